@@ -40,8 +40,8 @@ class Flow:
         self._schedule: Schedule[PendingSolution, Built] = Schedule(
             (), ahead=AHEAD + builders, more=True, slots=len(executor.slots)
         )
-        self._conductor = Runner(executor, config, environment, self._schedule, self, builders=builders)
-        self._conductor.start()
+        self._runner = Runner(executor, config, environment, self._schedule, self, builders=builders)
+        self._runner.start()
 
     def submit(self, work: PendingSolution, future: Future[Result], owner: object = None) -> None:
         """The future is settled once the work is judged; `owner` is kept until then. Raises `RuntimeError` after
@@ -52,24 +52,24 @@ class Flow:
             self._futures[work] = future, owner
         future.add_done_callback(lambda _: self._forget(work))
         self._schedule.add(work.place, work)
-        if why := self._conductor.lost:
+        if why := self._runner.lost:
             self._fail(work, ExecutorError(f"no device is left: {why}"))
 
     @property
     def calls_back(self) -> bool:
         """Whether it is one of its own threads that asks: in what is called back on a future. All the others may wait
         for that one."""
-        return any(thread is threading.current_thread() for _, thread in self._conductor.threads)
+        return any(thread is threading.current_thread() for _, thread in self._runner.threads)
 
     def close(self) -> None:
         """Cancel what has not begun, end every process; what was being judged gets an exception. Idempotent, also where
         it was interrupted before."""
         with self._lock:
             self._closing = True
-        self._conductor.stop()
+        self._runner.stop()
         self._executor.close()
-        self._conductor.close()
-        self._conductor.join()
+        self._runner.close()
+        self._runner.join()
         self._fail_all(ExecutorError(_CLOSED))
 
     def wanted(self, work: PendingSolution) -> bool:
@@ -112,7 +112,7 @@ class Flow:
 
     def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
         """Where none is left, all that waits is told so."""
-        if (why := self._conductor.lost) and not self._closing:
+        if (why := self._runner.lost) and not self._closing:
             self._fail_all(ExecutorError(f"no device is left: {why}"))
 
     def left(self, kind: Kind) -> None:

@@ -40,7 +40,7 @@ class QueuedStep:
 
 
 class BackToBack:
-    """Steps made ready in one `manner`. What prevents a graph from being captured is raised.
+    """Steps made ready in one `launch_mode`. What prevents a graph from being captured is raised.
 
     `gate` and the number of its use are wanted for queued ones, which are submitted here.
     """
@@ -49,7 +49,7 @@ class BackToBack:
         self,
         device: Device,
         steps: Sequence[QueuedStep],
-        manner: LaunchMode,
+        launch_mode: LaunchMode,
         gate: StreamGate | None = None,
         number: int = 0,
     ) -> None:
@@ -59,12 +59,12 @@ class BackToBack:
         self._replay: Callable[[], None] | None = None
         self._finish: Callable[[], CallTime] | None = None
         with torch.no_grad():
-            if manner is LaunchMode.GRAPH:
+            if launch_mode is LaunchMode.GRAPH:
                 self._replay = device.capture(self._forwards)
                 # A graph's first launch brings it to the device, too. What it computes here is computed again.
                 self._replay()
                 device.synchronize()
-            elif manner is LaunchMode.QUEUED:
+            elif launch_mode is LaunchMode.QUEUED:
                 assert gate is not None
                 self._finish = device.queue([step.make for step in self._steps], gate, number)
 

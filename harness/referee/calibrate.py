@@ -19,7 +19,7 @@ from harness.protocol.messages import EmptyTimed, LaunchMode
 from harness.referee.contestants.pool import TrustedContestant
 from harness.referee.contestants.process import ContestantFailed
 from harness.referee.context import RefereeContext
-from harness.referee.problem.burst_plan import FEW_SETS, PlannedCall, plan_turns
+from harness.referee.problem.burst_plan import FEW_SETS, PlannedCall, plan_calls
 from harness.referee.problem.workspace import Workspace
 from harness.referee.session import EXTRA_SETS, Session
 from harness.referee.timing import noop_solution
@@ -55,45 +55,45 @@ PATIENCE_S = 0.5
 """How long is waited each time for others' work to end."""
 
 
-def learn(terms: RefereeContext, bench: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
+def learn(context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
     """Measure it all; where the trusted contestant fails, the first solution shows why.
 
     What its bursts take is a defence and counts as one; what the reference takes alone every measurement has to know.
     """
-    _left_alone(bench, PATIENCE_S)
-    quieting = ReferenceTimer(bench, sets=_sets(terms, bench))
+    _left_alone(workspace, PATIENCE_S)
+    quieting = ReferenceTimer(workspace, sets=_sets(context, workspace))
     if quieting.apart:
         quieting.result()
-    with bench.ledger.spend("calibration"):
-        learnt = _with_bursts(ProblemCalibration(quiet=quieting.so_far), terms, bench, task, standby, quieting)
+    with workspace.ledger.spend("calibration"):
+        learnt = _with_bursts(ProblemCalibration(quiet=quieting.so_far), context, workspace, task, standby, quieting)
     return replace(learnt, quiet=quieting.result())
 
 
 def learn_again(
-    known: ProblemCalibration, terms: RefereeContext, bench: Workspace, task: Task, standby: TrustedContestant
+    known: ProblemCalibration, context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant
 ) -> ProblemCalibration:
     """`known` with the bursts of trusted code made anew over new inputs, the lower of all that they ever took."""
-    for index in range(max(_sets(terms, bench), known.quiet.nonstop_sets)):
-        bench.draw(index)
-    bench.hold_back(range(_sets(terms, bench)))
-    return _with_bursts(known, terms, bench, task, standby)
+    for index in range(max(_sets(context, workspace), known.quiet.back_to_back_sets)):
+        workspace.draw(index)
+    workspace.hold_back(range(_sets(context, workspace)))
+    return _with_bursts(known, context, workspace, task, standby)
 
 
-def _sets(terms: RefereeContext, bench: Workspace) -> int:
-    return min(len(bench.sets), terms.config.sets_per_burst + EXTRA_SETS)
+def _sets(context: RefereeContext, workspace: Workspace) -> int:
+    return min(len(workspace.sets), context.config.sets_per_burst + EXTRA_SETS)
 
 
-def _left_alone(bench: Workspace, patience_s: float) -> bool:
+def _left_alone(workspace: Workspace, patience_s: float) -> bool:
     """Whether no other process has work on the GPU, waiting for that so long."""
-    if bench.device.kind is DeviceKind.HOST:
+    if workspace.device.kind is DeviceKind.HOST:
         return True
-    return wait_until_alone(bench.device.torch_device.index or 0, patience_s).alone
+    return wait_until_alone(workspace.device.torch_device.index or 0, patience_s).alone
 
 
 def _with_bursts(
     known: ProblemCalibration,
-    terms: RefereeContext,
-    bench: Workspace,
+    context: RefereeContext,
+    workspace: Workspace,
     task: Task,
     standby: TrustedContestant,
     meanwhile: ReferenceTimer | None = None,
@@ -102,7 +102,7 @@ def _with_bursts(
     while the contestant stands still, as a reference's bursts do beside a solution's."""
     own = replace(
         task,
-        source=noop_solution.source(bench.traits, bench.oracle.initial_state),
+        source=noop_solution.source(workspace.traits, workspace.oracle.initial_state),
         filename="idle.py",
         modules=(),
         parts=(),
@@ -111,20 +111,22 @@ def _with_bursts(
     while True:
         kept = standby.waits
         try:
-            with standby.lent(own) as guest:
-                session = _Trusted(terms, bench, guest, own, {}, {}, time.perf_counter())
+            with standby.lent(own) as contestant:
+                session = _Trusted(context, workspace, contestant, own, {}, {}, time.perf_counter())
                 session.meanwhile = meanwhile
                 session.load(known.quiet.empty_calls)
                 for _ in range(TRIES):
-                    alone = _left_alone(bench, PATIENCE_S)
-                    pauses = session.with_pauses(_sets(terms, bench))
-                    sparing = session.with_few_calls() if _sets(terms, bench) > FEW_SETS else None
-                    nonstop = session.without(known.quiet.nonstop_sets) if known.quiet.nonstop_sets else {}
-                    alone = alone and _left_alone(bench, 0.0)
-                    known = _lower(known, pauses, sparing, nonstop, alone=alone)
+                    alone = _left_alone(workspace, PATIENCE_S)
+                    pauses = session.with_pauses(_sets(context, workspace))
+                    sparing = session.with_few_calls() if _sets(context, workspace) > FEW_SETS else None
+                    back_to_back = (
+                        session.without(known.quiet.back_to_back_sets) if known.quiet.back_to_back_sets else {}
+                    )
+                    alone = alone and _left_alone(workspace, 0.0)
+                    known = _lower(known, pauses, sparing, back_to_back, alone=alone)
                     if known.calm:
                         break
-                process_bytes = standby.give_back(guest, bench.device, session.peak_bytes)
+                process_bytes = standby.give_back(contestant, workspace.device, session.peak_bytes)
                 return replace(known, process_bytes=process_bytes or known.process_bytes)
         except ContestantFailed:
             if not kept:
@@ -135,18 +137,18 @@ def _lower(
     known: ProblemCalibration,
     pauses: Calibration,
     sparing: Calibration | None,
-    nonstop: Mapping[LaunchMode, Calibration],
+    back_to_back: Mapping[LaunchMode, Calibration],
     *,
     alone: bool,
 ) -> ProblemCalibration:
     """What was known, and what was measured now; `alone` says that no other process had work then."""
-    lowest = dict(known.nonstop)
-    for manner, found in nonstop.items():
-        lowest[manner] = lower_of(lowest.get(manner), replace(found, calm=alone))
+    lowest = dict(known.back_to_back)
+    for launch_mode, found in back_to_back.items():
+        lowest[launch_mode] = lower_of(lowest.get(launch_mode), replace(found, calm=alone))
     calm = alone and pauses.agrees
     few = known.sparing if sparing is None else lower_of(known.sparing, replace(sparing, calm=calm))
     every = lower_of(known.pauses, replace(pauses, calm=calm))
-    return replace(known, pauses=every, sparing=few, nonstop=lowest, calm=calm)
+    return replace(known, pauses=every, sparing=few, back_to_back=lowest, calm=calm)
 
 
 class _Trusted(Session):
@@ -160,7 +162,7 @@ class _Trusted(Session):
 
     def load(self, lanes: Mapping[int, EmptyTimed]) -> None:
         """Bring it in; the first one's empty calls count for the contestants after it."""
-        known = empty_kernel.of(self._bench.device).knows(one_queue=self._guest.has_one_queue)
+        known = empty_kernel.of(self._workspace.device).knows(one_queue=self._contestant.has_one_queue)
         self._load(empty=bool(lanes) and not known)
         self._compare(lanes)
 
@@ -171,25 +173,27 @@ class _Trusted(Session):
 
     def with_pauses(self, sets: int) -> Calibration:
         """What bursts over `sets` sets take beside the device times of their calls."""
-        plans = [plan_turns(sets, self._secret, number + 1) for number in range(BURSTS + 1)]
+        plans = [plan_calls(sets, self._secret, number + 1) for number in range(BURSTS + 1)]
         # The first one loads and allocates: how long it stood still makes no difference.
         return calibrate(
-            [self._with_pause(turns, STILL_S if number else 0.0) for number, turns in enumerate(plans)][1:]
+            [self._with_pause(planned_calls, STILL_S if number else 0.0) for number, planned_calls in enumerate(plans)][
+                1:
+            ]
         )
 
     def with_few_calls(self) -> Calibration:
         """The same of bursts of `LONG_SETS` calls, once those of more were made."""
-        plans = [plan_turns(LONG_SETS, self._secret, number + 1, sparing=True) for number in range(SPARING_BURSTS)]
-        return calibrate([self._with_pause(turns, STILL_S) for turns in plans])
+        plans = [plan_calls(LONG_SETS, self._secret, number + 1, sparing=True) for number in range(SPARING_BURSTS)]
+        return calibrate([self._with_pause(planned_calls, STILL_S) for planned_calls in plans])
 
-    def _with_pause(self, turns: Sequence[PlannedCall], still_s: float) -> tuple[float, list[float]]:
+    def _with_pause(self, planned_calls: Sequence[PlannedCall], still_s: float) -> tuple[float, list[float]]:
         """A burst, once it has stood still so long."""
         while self.meanwhile is not None and not self.meanwhile.over and self._stood_still_s < still_s:
             self.meanwhile.step()
-        self._bench.mask([turn.index for turn in turns])
-        self._bench.device.synchronize()
+        self._workspace.mask([planned_call.index for planned_call in planned_calls])
+        self._workspace.device.synchronize()
         time.sleep(max(0.0, still_s - self._stood_still_s))
-        done, wall_s = self._burst(turns)
+        done, wall_s = self._burst(planned_calls)
         self._still_since_s = time.perf_counter()
         return wall_s, [claim.device_s for claim in done.claims]
 
@@ -203,16 +207,16 @@ class _Trusted(Session):
         Their device times are taken as nothing: what launches take here counts as what launches take.
         """
         found: dict[LaunchMode, Calibration] = {}
-        for manner, number in NONSTOP_BURSTS.items():
-            bursts = [self._nonstop_alone(range(sets), manner) for _ in range(number + 1)]
+        for launch_mode, number in NONSTOP_BURSTS.items():
+            bursts = [self._back_to_back_alone(range(sets), launch_mode) for _ in range(number + 1)]
             made = [held for held in bursts[1:] if isinstance(held, BackToBackBurst)]
             if made:
-                found[manner] = calibrate([(held.wall_s, [0.0] * sets) for held in made])
-                if manner is LaunchMode.QUEUED:
-                    learn_copying(self._bench, [held.copied_s for held in made])
+                found[launch_mode] = calibrate([(held.wall_s, [0.0] * sets) for held in made])
+                if launch_mode is LaunchMode.QUEUED:
+                    learn_copying(self._workspace, [held.copied_s for held in made])
         return found
 
-    def _nonstop_alone(self, indices: range, manner: LaunchMode) -> BackToBackBurst | BurstRefusal:
+    def _back_to_back_alone(self, indices: range, launch_mode: LaunchMode) -> BackToBackBurst | BurstRefusal:
         """One such burst, the copies of whose outputs are let go of at once: the next ones are to get their memory.
 
         It is made again where the referee was kept from its clock, some times at most: what it costs would seem more,
@@ -220,10 +224,10 @@ class _Trusted(Session):
         """
         rest = AWAKE
         for _ in range(LATE_TRIES):
-            held = self._asker().run(indices, manner, drawn=True, rest=rest)
+            held = self._burst_runner().run(indices, launch_mode, drawn=True, rest=rest)
             if isinstance(held, BurstRefusal):
                 return held
             held, rest = replace(held, still=lambda: False), Sleep(REST_S)
-            if held.late_s <= TOLERANCES[manner].burst_s:
+            if held.late_s <= TOLERANCES[launch_mode].burst_s:
                 break
         return held

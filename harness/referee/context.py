@@ -25,7 +25,7 @@ class RefereeContext:
     monitor: GpuMonitor
     secret: random.Random
     variants: tuple[tuple[str, int], ...]
-    hush: GpuExclusive
+    exclusive: GpuExclusive
     peaks: Peaks | None = None
     baselines: BaselineKeeper | None = None
     again: Callable[[], ProblemCalibration] | None = None

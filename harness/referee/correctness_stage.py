@@ -37,9 +37,9 @@ class CorrectnessStage(ContestantClient):
 
     def __init__(
         self,
-        terms: RefereeContext,
-        bench: Workspace,
-        guest: ContestantProcess,
+        context: RefereeContext,
+        workspace: Workspace,
+        contestant: ContestantProcess,
         task: Task,
         evidence: dict[str, Any],
         stages: dict[str, float],
@@ -47,12 +47,12 @@ class CorrectnessStage(ContestantClient):
         *,
         first_set: int = 0,
     ) -> None:
-        """Calls are made over the sets of `bench` from `first_set` on."""
-        super().__init__(terms.config, bench, guest, task, evidence, begin)
-        self._deadline += terms.hush.waited_s  # what waiting for others takes is not this one's time
-        self._terms = terms
-        self._secret = terms.secret
-        self._variants = terms.variants
+        """Calls are made over the sets of `workspace` from `first_set` on."""
+        super().__init__(context.config, workspace, contestant, task, evidence, begin)
+        self._deadline += context.exclusive.waited_s  # what waiting for others takes is not this one's time
+        self._context = context
+        self._secret = context.secret
+        self._variants = context.variants
         self._stages = stages
         self._labels: list[str] = []
         self._answered: list[int] = []
@@ -74,15 +74,15 @@ class CorrectnessStage(ContestantClient):
             self._evidence["reports"] = [dict(report) for report in done.reports]
         self._labels += labels_of_reports(done.reports)
         if failure is None and self._task.timed:
-            self._terms.hush.announce()  # one check is left: audits come to a stand meanwhile
+            self._context.exclusive.announce()  # one check is left: audits come to a stand meanwhile
         return failure or self._timed("refresh", self._refreshed)
 
     def _refreshed(self) -> Failure | None:
         """The last call that was answered, once more with an element changed."""
         refresh = PerturbedInput(
-            bench=self._bench,
+            workspace=self._workspace,
             verifier=self._verifier(),
-            ask=lambda turns: self._burst(turns)[0],
+            ask=lambda planned_calls: self._burst(planned_calls)[0],
             secret=self._secret,
             required=self._task.problem.precision,
         )
@@ -95,9 +95,9 @@ class CorrectnessStage(ContestantClient):
         """The last calls once more, with blocks and threads in another order (CUDA sources on the CPU), and where there
         are reports of shared memory that was read and not written, with other values there."""
         second = SecondSchedule(
-            self._bench,
+            self._workspace,
             self._verifier(),
-            lambda turns, schedule: self._ask(calls_of(self._bench, turns), schedule)[0],
+            lambda planned_calls, schedule: self._ask(calls_of(self._workspace, planned_calls), schedule)[0],
             uses_atomics(self._task.source),
         )
         failure, done = second.check(self._answered[:REPEATED_CALLS])
@@ -111,7 +111,7 @@ class CorrectnessStage(ContestantClient):
     def _timed(self, name: str, step: Callable[[], T]) -> T:
         begin = time.perf_counter()
         try:
-            with self._bench.ledger.spend(name) if name in DEFENCES else nullcontext():
+            with self._workspace.ledger.spend(name) if name in DEFENCES else nullcontext():
                 return step()
         finally:
             self._stages[name] = time.perf_counter() - begin
@@ -122,7 +122,7 @@ class CorrectnessStage(ContestantClient):
         As many at once as there are sets; the first burst has one call, so that a solution that hangs or crashes
         costs one call's time limit.
         """
-        bench = self._bench
+        workspace = self._workspace
         verifier = self._verifier()
         pending = list(self._variants)
         self._secret.shuffle(pending)
@@ -131,29 +131,31 @@ class CorrectnessStage(ContestantClient):
         while pending:
             now, pending = pending[:size], pending[size:]
             for index, (variant, part) in enumerate(now, self._first_set):
-                bench.draw(index, variant, part=part)
+                workspace.draw(index, variant, part=part)
             drawn = range(self._first_set, self._first_set + len(now))
-            bench.hold_back(drawn)
-            bench.mask(drawn)
-            bench.device.synchronize()
-            turns = [PlannedCall(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
-            done, wall_s = self._burst(turns)
-            self._call_s = wall_s / len(turns)  # of the last burst: the first call loads and allocates
-            self._answered = [turn.index for turn in turns]
-            findings += verifier.check(turns, done, with_reference=True)
+            workspace.hold_back(drawn)
+            workspace.mask(drawn)
+            workspace.device.synchronize()
+            planned_calls = [
+                PlannedCall(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))
+            ]
+            done, wall_s = self._burst(planned_calls)
+            self._call_s = wall_s / len(planned_calls)  # of the last burst: the first call loads and allocates
+            self._answered = [planned_call.index for planned_call in planned_calls]
+            findings += verifier.check(planned_calls, done, with_reference=True)
             self._expect_still()
             # The form of an answer is the same for every input: one call tells. Values are worth a second look.
             if any(finding.failure is not None and finding.judgement is None for finding in findings):
                 break
             if any(finding.failure for finding in findings) and len(findings) > 1:
                 break
-            size = len(bench.sets) - self._first_set
+            size = len(workspace.sets) - self._first_set
         self._labels += verifier.labels
         return findings, done
 
     def _verifier(self) -> Verifier:
         return Verifier(
-            self._bench,
+            self._workspace,
             required=self._task.problem.precision,
             coerce=self._config.device_policy == "coerce",
         )

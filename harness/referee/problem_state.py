@@ -57,9 +57,9 @@ class CalibrationCache:
         self._left: OrderedDict[Hashable, _Left] = OrderedDict()
         self._come_back: tuple[Hashable, _Left] | None = None
 
-    def leave(self, bench: Workspace, known: ProblemCalibration | None) -> None:
+    def leave(self, workspace: Workspace, known: ProblemCalibration | None) -> None:
         """Remember what is known of the bench's problem, which is about to be closed; not where it is in doubt."""
-        key = _key(bench)
+        key = _key(workspace)
         self._left.pop(key, None)
         last, self._come_back = self._come_back, None
         if known is None or not known.calm:
@@ -67,25 +67,25 @@ class CalibrationCache:
         # Who comes back again and again would else go by what was learnt hours ago.
         same = last is not None and last[0] == key and last[1].known is known
         left_s = last[1].left_s if last is not None and same else self._clock()
-        self._left[key] = _Left(known=known, copying_s=bench.copying_s, sets=len(bench.sets), left_s=left_s)
+        self._left[key] = _Left(known=known, copying_s=workspace.copying_s, sets=len(workspace.sets), left_s=left_s)
         while len(self._left) > MOST_RECALLED:
             self._left.popitem(last=False)
 
-    def come_back(self, bench: Workspace) -> ProblemCalibration | None:
+    def come_back(self, workspace: Workspace) -> ProblemCalibration | None:
         """What is remembered of the problem of this bench, which gets its own part of it; None where that is nothing,
         or too old, or was learnt over another number of sets."""
-        key = _key(bench)
+        key = _key(workspace)
         left = self._left.pop(key, None)
         self._come_back = None
-        if left is None or left.sets != len(bench.sets) or self._clock() - left.left_s > RECALLED_S:
+        if left is None or left.sets != len(workspace.sets) or self._clock() - left.left_s > RECALLED_S:
             return None
-        bench.copying_s = left.copying_s
+        workspace.copying_s = left.copying_s
         self._come_back = key, left
         return left.known
 
 
-def _key(bench: Workspace) -> Hashable:
-    problem, workload = bench.problem, bench.workload
+def _key(workspace: Workspace) -> Hashable:
+    problem, workload = workspace.problem, workspace.workload
     return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
 
 
@@ -106,7 +106,7 @@ def variants(config: RefereeConfig, problem: Problem) -> list[tuple[str, int]]:
 class CurrentProblem:
     """One referee's, on its device. Not safe for threads.
 
-    `terms` are what sessions about a task are lent, `whereabouts` is told when the problem's code runs.
+    `context` are what sessions about a task are lent, `progress_marker` is told when the problem's code runs.
     """
 
     def __init__(
@@ -116,22 +116,22 @@ class CurrentProblem:
         secret: random.Random,
         *,
         standby: TrustedContestant,
-        hush: GpuExclusive,
-        terms: Callable[[Task], RefereeContext],
-        whereabouts: ProgressMarker,
+        exclusive: GpuExclusive,
+        context: Callable[[Task], RefereeContext],
+        progress_marker: ProgressMarker,
     ) -> None:
         self.config = config
         self._device = device
         self._secret = secret
         self._standby = standby
-        self._hush = hush
-        self._terms = terms
-        self._whereabouts = whereabouts
+        self._exclusive = exclusive
+        self._context = context
+        self._progress_marker = progress_marker
         self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
         self._recall = CalibrationCache()
-        self.bench: Workspace | None = None
+        self.workspace: Workspace | None = None
         self.known: ProblemCalibration | None = None
-        """What was learnt of the problem that `bench` is for."""
+        """What was learnt of the problem that `workspace` is for."""
         self.peaks: Peaks | None = None
         """This GPU's, as measured."""
         self.warmed = 0
@@ -139,34 +139,34 @@ class CurrentProblem:
 
     def close(self) -> None:
         """Have none at hand. Idempotent."""
-        if self.bench is not None:
-            self._recall.leave(self.bench, self.known)
-            self.bench.close()
-            self.bench = None
+        if self.workspace is not None:
+            self._recall.leave(self.workspace, self.known)
+            self.workspace.close()
+            self.workspace = None
             self.known = None
 
-    def bench_for(self, problem: Problem, workload: Workload) -> Workspace:
+    def workspace_for(self, problem: Problem, workload: Workload) -> Workspace:
         """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
-        held = self.bench
+        held = self.workspace
         if held is not None and _is_for(held, problem, workload):
             return held
         self.close()
-        with self._whereabouts.at(problem, workload, Phase.READY):
-            self.bench = Workspace(
+        with self._progress_marker.at(problem, workload, Phase.READY):
+            self.workspace = Workspace(
                 problem,
                 workload,
                 self._device,
                 sets_wanted=max(self.config.sets_per_burst + EXTRA_SETS, len(variants(self.config, problem)) + 1),
                 secret=self._secret,
                 small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
-                whereabouts=self._whereabouts,
+                progress_marker=self._progress_marker,
             )
-        self.known = self._recall.come_back(self.bench)
-        return self.bench
+        self.known = self._recall.come_back(self.workspace)
+        return self.workspace
 
     def has(self, task: Task) -> bool:
         """Whether the bench is for its problem."""
-        return self.bench is not None and _is_for(self.bench, task.problem, task.workload)
+        return self.workspace is not None and _is_for(self.workspace, task.problem, task.workload)
 
     def is_ready_for(self, task: Task) -> bool:
         """Whether its problem is prepared, and what there is to learn of it is known."""
@@ -177,23 +177,23 @@ class CurrentProblem:
         """The bench of the task's problem, wiped of what a contestant left, and what the problem wrongly takes for
         right. Raises `ProblemError` and `NO_MEMORY`."""
         try:
-            bench = self.bench_for(task.problem, task.workload)
-            with self._whereabouts.at(task.problem, task.workload, Phase.READY):
-                degenerate = self._soundness.check(bench)
-                bench.publish()
+            workspace = self.workspace_for(task.problem, task.workload)
+            with self._progress_marker.at(task.problem, task.workload, Phase.READY):
+                degenerate = self._soundness.check(workspace)
+                workspace.publish()
         except NO_MEMORY:
             self.close()
             raise
-        return bench, degenerate
+        return workspace, degenerate
 
     def run_all(self, task: Task) -> None:
         """Run what judging solutions to the task's problem runs of its code, on every variant. Raises as `ready`."""
-        bench, _ = self.ready(task)
-        with self._whereabouts.at(task.problem, task.workload, Phase.READY):
+        workspace, _ = self.ready(task)
+        with self._progress_marker.at(task.problem, task.workload, Phase.READY):
             for variant, part in variants(self.config, task.problem):
-                bench.draw(0, variant, part=part)
-                bench.truth(0)
-                bench.answer(0)
+                workspace.draw(0, variant, part=part)
+                workspace.truth(0)
+                workspace.answer(0)
             self._device.synchronize()
 
     def learn(self, task: Task) -> None:
@@ -202,19 +202,19 @@ class CurrentProblem:
         if not task.timed:
             return
         if self.known is not None and not self.known.calm:
-            with self._hush.held():
+            with self._exclusive.held():
                 self.learn_again(task)
         elif self.known is None and self.config.device is DeviceKind.CUDA:
-            assert self.bench is not None
-            with self._hush.held(), self._whereabouts.at(task.problem, task.workload, Phase.READY):
-                self.known = learn(self._terms(task), self.bench, task, self._standby)
+            assert self.workspace is not None
+            with self._exclusive.held(), self._progress_marker.at(task.problem, task.workload, Phase.READY):
+                self.known = learn(self._context(task), self.workspace, task, self._standby)
 
     def learn_again(self, task: Task) -> ProblemCalibration:
         """Measure anew what bursts over the bench cost; the lower counts, for the next solutions too."""
-        assert self.bench is not None
+        assert self.workspace is not None
         assert self.known is not None
-        with self.bench.ledger.spend("calibration"):
-            self.known = learn_again(self.known, self._terms(task), self.bench, task, self._standby)
+        with self.workspace.ledger.spend("calibration"):
+            self.known = learn_again(self.known, self._context(task), self.workspace, task, self._standby)
         return self.known
 
     def warm_up(self, task: Task) -> None:
@@ -235,10 +235,10 @@ class CurrentProblem:
     def know_peaks(self, task: Task) -> None:
         """Find out this GPU's peaks, once a referee."""
         if task.timed and self.peaks is None and self.config.cache_dir and self.config.device is DeviceKind.CUDA:
-            with self._hush.held():
+            with self._exclusive.held():
                 self.peaks = measured_peaks.ensure(self._device, Path(self.config.cache_dir))
 
 
-def _is_for(bench: Workspace, problem: Problem, workload: Workload) -> bool:
-    held = bench.problem
-    return (held.digest, held.precision, bench.workload) == (problem.digest, problem.precision, workload)
+def _is_for(workspace: Workspace, problem: Problem, workload: Workload) -> bool:
+    held = workspace.problem
+    return (held.digest, held.precision, workspace.workload) == (problem.digest, problem.precision, workload)

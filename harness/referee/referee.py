@@ -67,11 +67,11 @@ class Referee:
         *,
         device: Device | None = None,
         auditor: Auditor | None = None,
-        whereabouts: ProgressMarker = NOWHERE,
+        progress_marker: ProgressMarker = NOWHERE,
     ) -> None:
-        """`whereabouts` is told when problems' code runs."""
+        """`progress_marker` is told when problems' code runs."""
         self.config = config
-        self.whereabouts = whereabouts
+        self.progress_marker = progress_marker
         nvrtc.keep_images(KeptImages(Path(config.cache_dir)) if config.cache_dir else None)
         self.device = device or open_device(config.device, config.device_index)
         self.monitor = GpuMonitor(self.device.uuid)
@@ -82,16 +82,16 @@ class Referee:
         self._secret = random.SystemRandom()
         self._auditor = auditor
         self._prefork = ContestantPool(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
-        self._standby = TrustedContestant(self._trusted_guest)
-        self._hush = GpuExclusive(auditor, config.device_index, self._prefork)
+        self._standby = TrustedContestant(self._trusted_contestant)
+        self._exclusive = GpuExclusive(auditor, config.device_index, self._prefork)
         self.at_hand = CurrentProblem(
             config,
             self.device,
             self._secret,
             standby=self._standby,
-            hush=self._hush,
-            terms=self._terms,
-            whereabouts=whereabouts,
+            exclusive=self._exclusive,
+            context=self._context,
+            progress_marker=progress_marker,
         )
         self._alongside = BackgroundChecks(
             config,
@@ -102,7 +102,7 @@ class Referee:
             calls=lambda problem: len(variants(self.config, problem)),
             full=lambda task: self.at_hand.ready(task)[0],
             examine=self._examine,
-            whereabouts=whereabouts,
+            progress_marker=progress_marker,
         )
         self._sides: dict[str, SmallWorkloadCheck | None] = {}
         self._owed: dict[str, tuple[SmallWorkloadCheck, Outcome]] = {}
@@ -142,7 +142,7 @@ class Referee:
         note: dict[str, Any] = {"problem": first.problem.id, "begin_unix_s": time.time(), "steps_s": spent}
         self._prepared.append(note)
         steps: list[tuple[str, Callable[[], object]]] = [
-            ("problem", lambda: self.at_hand.bench_for(first.problem, first.workload)),
+            ("problem", lambda: self.at_hand.workspace_for(first.problem, first.workload)),
             ("problem", lambda: self.at_hand.ready(first)),
             ("small", lambda: self._ready_small(first)),
             *[("warming", lambda: self.at_hand.warm_up(first))] * WARMING,
@@ -163,8 +163,8 @@ class Referee:
                 yield
         finally:
             note["end_unix_s"] = time.time()
-            ledger = {} if self.at_hand.bench is None else self.at_hand.bench.ledger.close()
-            note["defences_s"] = ledger | self._hush.spent()
+            ledger = {} if self.at_hand.workspace is None else self.at_hand.workspace.ledger.close()
+            note["defences_s"] = ledger | self._exclusive.spent()
 
     def prove(self, task: Task) -> None:
         """Run what judging solutions to this task's problem runs of the problem's own code, on every variant, and
@@ -250,7 +250,7 @@ class Referee:
         if not self.at_hand.is_ready_for(task):
             self._fork_ahead(task)  # while its problem is prepared
         try:
-            bench, degenerate = self.at_hand.ready(task)
+            workspace, degenerate = self.at_hand.ready(task)
         except ProblemError as error:
             evidence |= {"short_of_memory": True} if isinstance(error, NoRoom) else {}
             return Outcome(
@@ -267,31 +267,39 @@ class Referee:
             )
         self.at_hand.learn(task)
         self.at_hand.know_peaks(task)
-        if task.timed and self._baselines is not None and self._baselines.lacks(bench):
-            with self._hush.held():
+        if task.timed and self._baselines is not None and self._baselines.lacks(workspace):
+            with self._exclusive.held():
                 stages["baselines"] = self._baselines.ready(
-                    bench, self._secret, task.log_path.with_name("_baselines.log")
+                    workspace, self._secret, task.log_path.with_name("_baselines.log")
                 )
             begin += stages["baselines"]  # compiling the reference takes nothing of the solution's time
         stages["prepare"] = time.perf_counter() - begin
-        evidence["inputs_drawn_on"] = bench.drawn_on
+        evidence["inputs_drawn_on"] = workspace.drawn_on
         if self.config.device is DeviceKind.CUDA:
             evidence["one_hardware_queue"] = bool(queues_for(task.source))
         if degenerate:
             evidence["taken_for_right"] = list(degenerate)
-        guest: ContestantProcess | None = None
+        contestant: ContestantProcess | None = None
         owes = False
         try:
             asked_s = time.perf_counter()
-            with self._guest(task) as guest:
+            with self._contestant(task) as contestant:
                 stages["open"] = time.perf_counter() - asked_s
                 for coming in ahead:
                     self._fork_ahead(coming)  # nothing is timed until this one's answers are verified
-                if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
+                if task.small is None and (workload := whole_as_small(task, set_bytes(workspace))) is not None:
                     with suppress(*NO_MEMORY):
                         side = self._alongside.begin(task, workload)
                 session = Session(
-                    self._terms(task), bench, guest, task, evidence, stages, begin, side=side, known=self.at_hand.known
+                    self._context(task),
+                    workspace,
+                    contestant,
+                    task,
+                    evidence,
+                    stages,
+                    begin,
+                    side=side,
+                    known=self.at_hand.known,
                 )
                 try:
                     outcome = session.run()
@@ -306,14 +314,14 @@ class Referee:
         if degenerate:
             outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
         stages["total"] = time.perf_counter() - begin
-        spent_s = bench.ledger.close() | self._hush.spent()
-        if guest is None:
+        spent_s = workspace.ledger.close() | self._exclusive.spent()
+        if contestant is None:
             return outcome
-        spent_s |= {"sandbox": guest.spawn_s, "stopping": guest.stopping_s}
-        more = {"sandbox": process.told(guest), "defences_s": spent_s}
+        spent_s |= {"sandbox": contestant.spawn_s, "stopping": contestant.stopping_s}
+        more = {"sandbox": process.told(contestant), "defences_s": spent_s}
         outcome = replace(outcome, evidence={**outcome.evidence, **more})
         if side is None and self._auditor is not None:
-            outcome = unaudited(task, outcome, set_bytes(bench))
+            outcome = unaudited(task, outcome, set_bytes(workspace))
         if owes and side is not None:
             if explainable(outcome) and not _short_of_memory(outcome):
                 self._owed[_name(task)] = (side, outcome)
@@ -324,8 +332,8 @@ class Referee:
     def _ready_small(self, task: Task) -> None:
         """Have a bench for checks on the side of this problem's solutions. Raises `ProblemError` and `NO_MEMORY`."""
         workload = task.small
-        if workload is None and self.at_hand.bench is not None and self.at_hand.has(task):
-            workload = whole_as_small(task, set_bytes(self.at_hand.bench))
+        if workload is None and self.at_hand.workspace is not None and self.at_hand.has(task):
+            workload = whole_as_small(task, set_bytes(self.at_hand.workspace))
         if workload is not None:
             self._alongside.get_ready(task.problem, workload)
 
@@ -334,34 +342,36 @@ class Referee:
         if task.small is not None and _name(task) not in self._sides:
             self._sides[_name(task)] = self._alongside.begin(task, task.small)
 
-    def _examine(self, task: Task, bench: Workspace, first: int) -> Outcome:
+    def _examine(self, task: Task, workspace: Workspace, first: int) -> Outcome:
         """Judge values alone, over the sets of a side bench from that number on."""
         evidence: dict[str, Any] = {}
         begin = time.perf_counter()
         try:
-            with self._guest(task) as guest:
-                session = Session(self._terms(task), bench, guest, task, evidence, {}, begin, first_set=first)
+            with self._contestant(task) as contestant:
+                session = Session(
+                    self._context(task), workspace, contestant, task, evidence, {}, begin, first_set=first
+                )
                 return session.run()
         except ContestantFailed as refused:
             return failed(refused.failure, evidence)
 
-    def _terms(self, task: Task) -> RefereeContext:
+    def _context(self, task: Task) -> RefereeContext:
         return RefereeContext(
             config=self.config,
             monitor=self.monitor,
             secret=self._secret,
             variants=tuple(variants(self.config, task.problem)),
-            hush=self._hush,
+            exclusive=self._exclusive,
             peaks=self.at_hand.peaks,
             baselines=self._baselines,
             again=None if self.at_hand.known is None else functools.partial(self.at_hand.learn_again, task),
         )
 
-    def _guest(self, task: Task) -> ContestantProcess:
+    def _contestant(self, task: Task) -> ContestantProcess:
         """A contestant for this solution, in its sandbox: that which was begun ahead, where one was."""
         return self._prefork.take(Key(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
 
-    def _trusted_guest(self, task: Task) -> ContestantProcess:
+    def _trusted_contestant(self, task: Task) -> ContestantProcess:
         policy = process.trusted_policy_for(task, self.config, self._gpu_minor)
         return self._prefork.take(Key(task.log_path, Purpose.CALIBRATION), policy)
 

@@ -65,9 +65,9 @@ class Session(CorrectnessStage):
 
     def __init__(
         self,
-        terms: RefereeContext,
-        bench: Workspace,
-        guest: ContestantProcess,
+        context: RefereeContext,
+        workspace: Workspace,
+        contestant: ContestantProcess,
         task: Task,
         evidence: dict[str, Any],
         stages: dict[str, float],
@@ -77,17 +77,17 @@ class Session(CorrectnessStage):
         side: SmallWorkloadCheck | None = None,
         known: ProblemCalibration | None = None,
     ) -> None:
-        super().__init__(terms, bench, guest, task, evidence, stages, begin, first_set=first_set)
+        super().__init__(context, workspace, contestant, task, evidence, stages, begin, first_set=first_set)
         self._compared: Compared | None = None
         self._side = side
         self.owes = False
         """Whether the findings on the side are still to be held against the outcome (`sidecheck.settle`)."""
         self._known = known
-        self._nonstops: BackToBackCheck | None = None
+        self._back_to_back_check: BackToBackCheck | None = None
 
     def run(self) -> Outcome:
         if self._known is not None:
-            reserve(self._bench, range(self._known.quiet.nonstop_sets))
+            reserve(self._workspace, range(self._known.quiet.back_to_back_sets))
         lanes = self._known.quiet.empty_calls if self._known is not None and self._task.timed else {}
         self._timed("load", functools.partial(self._load, empty=bool(lanes)))
         self._compare(lanes)
@@ -108,8 +108,8 @@ class Session(CorrectnessStage):
     def _compare(self, lanes: Mapping[int, EmptyTimed]) -> None:
         """Hold its process's empty calls against the referee's by these lanes, where they were made."""
         if self._empty is not None:
-            known = empty_kernel.of(self._bench.device)
-            self._compared = known.compare(self._empty, lanes, one_queue=self._guest.has_one_queue)
+            known = empty_kernel.of(self._workspace.device)
+            self._compared = known.compare(self._empty, lanes, one_queue=self._contestant.has_one_queue)
 
     def _concluded(self, failure: Failure | None) -> Outcome:
         """What `failure` means, or, where nothing is wrong, the solution timed."""
@@ -129,10 +129,10 @@ class Session(CorrectnessStage):
     @contextmanager
     def _silence(self) -> Iterator[None]:
         """Silence for the length of the block; waiting for it takes nothing of the solution's time."""
-        hush = self._terms.hush
-        before_s = hush.waited_s
-        with hush.held():
-            self._deadline += hush.waited_s - before_s
+        exclusive = self._context.exclusive
+        before_s = exclusive.waited_s
+        with exclusive.held():
+            self._deadline += exclusive.waited_s - before_s
             yield
 
     def _counted(self, outcome: Outcome) -> Outcome:
@@ -142,7 +142,7 @@ class Session(CorrectnessStage):
         coerce = self._config.device_policy == "coerce"
         census = self._timed(
             "census",
-            functools.partial(take_census, self._guest, self._bench, coerce=coerce, timeout_s=self._left_s()),
+            functools.partial(take_census, self._contestant, self._workspace, coerce=coerce, timeout_s=self._left_s()),
         )
         return replace(outcome, evidence={**outcome.evidence, "census": census})
 
@@ -152,24 +152,24 @@ class Session(CorrectnessStage):
         its process gives back."""
         if self._known is None or outcome.status is not Status.passed or outcome.timing is None:
             return self._counted(outcome)
-        before = self._bench.device.taken_bytes()
+        before = self._workspace.device.taken_bytes()
         timing = outcome.timing
-        if self._nonstops is not None:
-            timing = with_graph(timing, self._nonstops.graph)
+        if self._back_to_back_check is not None:
+            timing = with_graph(timing, self._back_to_back_check.graph)
         outcome = self._counted(outcome)
-        process_bytes = self.end_guest(before)
+        process_bytes = self.end_contestant(before)
         memory = peak_memory(self._known, self._peak_bytes, process_bytes)
         return replace(outcome, timing={**timing, "peak_memory_bytes": memory})
 
-    def end_guest(self, before: int | None) -> int | None:
+    def end_contestant(self, before: int | None) -> int | None:
         """End the contestant; how much of the device memory that was taken `before` is given back by that."""
-        self._guest.kill()
-        after = self._bench.device.taken_bytes()
+        self._contestant.kill()
+        after = self._workspace.device.taken_bytes()
         return None if before is None or after is None else before - after
 
     def close(self) -> None:
         """Leave nothing of it running, but what is owed, and nothing held for its sake."""
-        self._terms.hush.withdraw()
+        self._context.exclusive.withdraw()
         if self._side is not None and not self.owes:
             self._side.cancel()
 
@@ -178,39 +178,39 @@ class Session(CorrectnessStage):
 
         The first by the peaks measured on it, where they are; the second by the datasheet's alone.
         """
-        name, precision = self._bench.device.name, self._task.problem.precision
-        peaks = self._terms.peaks or (datasheet(name) if name is not None else None)
+        name, precision = self._workspace.device.name, self._task.problem.precision
+        peaks = self._context.peaks or (datasheet(name) if name is not None else None)
         if name is None or peaks is None:
             return None, None
-        flops, traffic = self._bench.costs
+        flops, traffic = self._workspace.costs
         light = speed_of_light(flops.total, traffic.total_bytes, peaks, precision)
-        return light, trust_floor(traffic, precision, device_name=name, measured=self._terms.peaks)
+        return light, trust_floor(traffic, precision, device_name=name, measured=self._context.peaks)
 
     def _measure(self) -> Outcome:
-        bench, config = self._bench, self._config
+        workspace, config = self._workspace, self._config
         verifier = self._verifier()
         findings: list[CallVerdict] = []
-        watch = GpuWatch(self._terms.monitor)
+        watch = GpuWatch(self._context.monitor)
 
         checking_s = 0.0
 
-        def verify(turns: Sequence[PlannedCall], done: BurstDone) -> bool:
+        def verify(planned_calls: Sequence[PlannedCall], done: BurstDone) -> bool:
             nonlocal checking_s
             begin = time.perf_counter()
             # Audits go on meanwhile, where that is worth the while of stopping them again.
-            worth = checking_s > max(WORTH_A_GAP_S, 2 * self._terms.hush.last_s)
-            with self._terms.hush.gap() if worth else nullcontext():
-                latest = verifier.check(turns, done, with_reference=False)
+            worth = checking_s > max(WORTH_A_GAP_S, 2 * self._context.exclusive.last_s)
+            with self._context.exclusive.gap() if worth else nullcontext():
+                latest = verifier.check(planned_calls, done, with_reference=False)
                 self._expect_still()
                 checking_s = time.perf_counter() - begin
-                before_s = self._terms.hush.waited_s
-            self._deadline += self._terms.hush.waited_s - before_s
+                before_s = self._context.exclusive.waited_s
+            self._deadline += self._context.exclusive.waited_s - before_s
             findings.extend(latest)
             return not any(finding.failure for finding in latest)
 
         rounds = run_rounds(
-            bench,
-            ReferenceRunner(bench, lane=0 if self._compared is None else self._compared.lane),
+            workspace,
+            ReferenceRunner(workspace, lane=0 if self._compared is None else self._compared.lane),
             self._burst,
             verify,
             SettledTimes(
@@ -218,7 +218,7 @@ class Session(CorrectnessStage):
                 budget_s=config.budget_s,
                 calibrated=self._known is not None and self._known.pauses is not None,
             ),
-            sets=min(len(bench.sets), config.sets_per_burst + EXTRA_SETS),
+            sets=min(len(workspace.sets), config.sets_per_burst + EXTRA_SETS),
             limits=RoundLimits(
                 min_samples=config.min_samples,
                 max_rounds=MAX_ROUNDS,
@@ -228,7 +228,7 @@ class Session(CorrectnessStage):
             secret=self._secret,
             look=watch.look,
             doubt=lambda rounds: doubt(rounds, config.device, self._known),
-            in_line_s=lambda: self._guest.in_line_s if config.device is DeviceKind.CUDA else 0.0,
+            in_line_s=lambda: self._contestant.in_line_s if config.device is DeviceKind.CUDA else 0.0,
             call_s=self._call_s,
             stress=[held for held in self._variants if held[0] != OWN],
         )
@@ -242,7 +242,7 @@ class Session(CorrectnessStage):
             words = "were over (--solution-timeout) before enough timed calls were made on every input variant"
             held = {"failed_while": "timing", "rounds": len(rounds.held)}
             return failed(self._time_was_over(words), self._evidence | held, self._labels)
-        nonstop = self._nonstop(rounds, verifier, findings)
+        back_to_back = self._back_to_back(rounds, verifier, findings)
         self._evidence["timed_calls_verified"] = len(findings)
         if failure := overall(findings, unmatched=self._unmatched):
             return failed(failure, self._evidence | {"failed_while": "calls back to back"}, self._labels)
@@ -255,12 +255,12 @@ class Session(CorrectnessStage):
                 light=light,
                 floor=floor,
                 known=known,
-                nonstop=nonstop,
+                back_to_back=back_to_back,
                 compared=self._compared,
             ),
             self._known,
-            None if self._terms.again is None else self._learn_again,
-            self._guest.kill,
+            None if self._context.again is None else self._learn_again,
+            self._contestant.kill,
         )
         # The driver's samples are few: where only some rounds show who else was at work, others may have been, too.
         disturbed = watch.repeats.gave_up or (watch.repeats.seen and UNEXPLAINED in judged.labels)
@@ -268,7 +268,7 @@ class Session(CorrectnessStage):
         if judged.failure is not None:
             return failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
         speedup, timing = judged.speedup, judged.timing
-        if (beside := self._terms.baselines) is not None:
+        if (beside := self._context.baselines) is not None:
             speedup, timing = with_baselines(timing, config.baselines, beside.entries, beside.checks)
         return Outcome(
             status=Status.passed,
@@ -279,31 +279,33 @@ class Session(CorrectnessStage):
             labels=tuple(self._labels),
         )
 
-    def _asker(self) -> BackToBackRunner:
-        return BackToBackRunner(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
+    def _burst_runner(self) -> BackToBackRunner:
+        return BackToBackRunner(
+            workspace=self._workspace, contestant=self._contestant, request=self._request, limit_s=self._left_s()
+        )
 
     def _learn_again(self) -> ProblemCalibration:
         """What is known of the problem once trusted code was timed again; its answers replace those of before."""
-        assert self._terms.again is not None
+        assert self._context.again is not None
         self._closed, self._closed_digests = [], []
-        self._known = self._terms.again()
+        self._known = self._context.again()
         return self._known
 
-    def _nonstop(self, rounds: Rounds, verifier: Verifier, findings: list[CallVerdict]) -> BackToBackTimes | None:
+    def _back_to_back(self, rounds: Rounds, verifier: Verifier, findings: list[CallVerdict]) -> BackToBackTimes | None:
         """Calls back to back, where they prove more than those of the rounds; what they return is verified too."""
-        if self._known is None or not self._known.nonstop:
+        if self._known is None or not self._known.back_to_back:
             return None
-        self._nonstops = BackToBackCheck(
-            self._asker(),
+        self._back_to_back_check = BackToBackCheck(
+            self._burst_runner(),
             self._known,
-            lambda held: verifier.check(held.turns, held.done, with_reference=False),
+            lambda held: verifier.check(held.planned_calls, held.done, with_reference=False),
             findings,
         )
         claimed_s = statistics.median(time_s for burst in rounds.samples(CallMode.COLD)[1] for time_s in burst)
         begin = time.perf_counter()
-        figures = self._nonstops.measure(claimed_s, rounds.windows(CallMode.LATENCY)[1])
+        figures = self._back_to_back_check.measure(claimed_s, rounds.windows(CallMode.LATENCY)[1])
         self._stages["back_to_back"] = time.perf_counter() - begin
-        if self._nonstops.starved:
+        if self._back_to_back_check.starved:
             self._labels.append(NOT_QUEUED)
         return figures
 

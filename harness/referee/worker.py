@@ -68,7 +68,7 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
     channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
     first = channel.receive()
     kind = DeviceKind(first.message["device"])
-    whereabouts = ProgressMarker(*first.fds)
+    progress_marker = ProgressMarker(*first.fds)
     preload = (*PRELOADED, *(PRELOADED_CUDA if kind is DeviceKind.CUDA else PRELOADED_HOST))
     # Before anything that takes time: this process and its zygote import torch side by side.
     with ExitStack() as stack, Zygote(preload=preload, log_path=OWN_OUTPUT) as zygote:
@@ -88,7 +88,7 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
             config, auditor = told.result()
             # The zygote may still be at its imports: making a problem ready does without.
             referee = stack.enter_context(
-                Referee(config, zygote, device=device, auditor=auditor, whereabouts=whereabouts)
+                Referee(config, zygote, device=device, auditor=auditor, progress_marker=progress_marker)
             )
         except devices.DeviceError as error:
             channel.send({"type": "unavailable", "reason": str(error)})
@@ -175,7 +175,7 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
             continue
         reason, trace = "", ""
         outcome: Outcome | None = None
-        referee.whereabouts.begin()
+        referee.progress_marker.begin()
         try:
             task = Task.from_json(message["task"])
             if message["type"] == "prove":
@@ -211,7 +211,7 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
             return
         if outcome is None:
             # A referee that failed may hold a broken device context: say so, and be replaced.
-            place = referee.whereabouts.failed
+            place = referee.progress_marker.failed
             channel.send({"type": "fault", "reason": reason, "trace": trace, "place": place and place.to_json()})
             return
         channel.send({"type": "judged", "outcome": outcome.to_json()})

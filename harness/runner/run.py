@@ -100,7 +100,7 @@ def evaluate_run(
                         from harness.runner.executors.open_executor import open_executor
 
                         used = executor or stack.enter_context(open_executor(config, environment, logs, ahead))
-                        conduct = _conductor(config, environment, used)
+                        conduct = _runner(config, environment, used)
                 except BaseException:
                     if not resumed:  # the same call, once that is mended, is no second run
                         store.withdraw()
@@ -122,7 +122,7 @@ def evaluate_run(
     return RunSummary(run_dir=config.run_dir, records=records, skipped=len(jobs) - len(pending), wall_s=wall_s)
 
 
-def _conductor(config: RunConfig, environment: Environment, executor: Executor) -> Conduct:
+def _runner(config: RunConfig, environment: Environment, executor: Executor) -> Conduct:
     """A run's own conductor, over this executor."""
     # Not at the top: where others build and judge, none of that is needed.
     from harness.runner.runner import AHEAD, Runner
@@ -170,12 +170,12 @@ class _Run:
         self._left = Counter(job.problem.digest for job in jobs)
         self._faults_told: set[str | None] = set()
         works = [PendingSolution(job=job, log_path=store.log_path(job.solution.label)) for job in jobs]
-        self._conductor = conduct(self, works)
+        self._runner = conduct(self, works)
 
     def run(self, first: Sequence[Event]) -> None:
         """Everything to its record; these events come before all others. Raises what ends the run."""
-        running = Counter(self._conductor.kinds)
-        self._conductor.start()
+        running = Counter(self._runner.kinds)
+        self._runner.start()
         try:
             for event in first:  # whoever shows them may first have to import how
                 self._on_event(event)
@@ -185,17 +185,17 @@ class _Run:
             self._finish_what_runs(running)
             raise
         finally:
-            self._conductor.stop()
-            self._conductor.close()
+            self._runner.stop()
+            self._runner.close()
         if self._done < self._total:
             raise ExecutorError(
-                f"no device is left to judge {self._total - self._done} solutions ({self._conductor.lost}); --resume "
+                f"no device is left to judge {self._total - self._done} solutions ({self._runner.lost}); --resume "
                 f"does them once that is mended"
             )
 
     def _finish_what_runs(self, running: Counter[Kind]) -> None:
-        self._conductor.stop()
-        if judging := self._conductor.judging:
+        self._runner.stop()
+        if judging := self._runner.judging:
             several = "s" if judging > 1 else ""
             what = f"finishing the {judging} solution{several} being judged; interrupt again to end at once"
             self._on_event(Noted(message=f"interrupted: {what}"))

@@ -34,13 +34,13 @@ class SharedRunner:
         self._schedule: Schedule[PendingSolution, Built] = Schedule(
             (), ahead=AHEAD + builders, more=True, slots=len(executor.slots)
         )
-        self._conductor = Runner(executor, config, environment, self._schedule, self, builders=builders)
-        self._conductor.start()
+        self._runner = Runner(executor, config, environment, self._schedule, self, builders=builders)
+        self._runner.start()
 
     @property
     def gone(self) -> str:
         """Why no slot is left; empty as long as there is one."""
-        return self._conductor.lost
+        return self._runner.lost
 
     @property
     def usable(self) -> bool:
@@ -81,10 +81,10 @@ class SharedRunner:
 
     def close(self) -> None:
         """End every process; nobody may have a share any more. Idempotent."""
-        self._conductor.stop()
+        self._runner.stop()
         self._executor.close()
-        self._conductor.close()
-        self._conductor.join()
+        self._runner.close()
+        self._runner.join()
 
     def wanted(self, work: PendingSolution) -> bool:
         with self._lock:

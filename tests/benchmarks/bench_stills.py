@@ -64,7 +64,7 @@ def loaded(kind: DeviceKind) -> Iterator[tuple[Workspace, ContestantProcess]]:
     host = kind is DeviceKind.HOST
     runtime = str(prepare_headers(default_root()).folder) if host else None
     problem = Problem(id="level1/1", name="twice", path=Path("1.py"), source=SOURCE, digest=digest_text(SOURCE))
-    bench = Workspace(
+    workspace = Workspace(
         problem, Workload(name="full"), open_device(kind), sets_wanted=max(CALLS), secret=random.Random(1)
     )
     extra = PRELOADED_HOST if host else PRELOADED_CUDA
@@ -72,55 +72,55 @@ def loaded(kind: DeviceKind) -> Iterator[tuple[Workspace, ContestantProcess]]:
         policy = SandboxPolicy(gpu=not host, readable=(Path(runtime),) if runtime else ())
         with (
             Zygote(preload=(*PRELOADED, *extra), log_path=Path(logs) / "zygote.log") as zygote,
-            ContestantProcess(zygote, policy, Path(logs) / "log", memory_limit_bytes=32 * 2**30) as guest,
+            ContestantProcess(zygote, policy, Path(logs) / "log", memory_limit_bytes=32 * 2**30) as contestant,
         ):
-            bench.publish()
+            workspace.publish()
             opening = Open(device=kind.value, device_index=0, checked=False, host_runtime=runtime)
-            guest.attach(Attach(nbytes=bench.arena.nbytes, opening=opening), bench.arena.fd, LIMIT_S)
-            guest.load(
+            contestant.attach(Attach(nbytes=workspace.arena.nbytes, opening=opening), workspace.arena.fd, LIMIT_S)
+            contestant.load(
                 Load(
-                    source=noop_solution.source(bench.traits, bench.oracle.initial_state),
+                    source=noop_solution.source(workspace.traits, workspace.oracle.initial_state),
                     filename="idle.py",
                     modules=(),
-                    init_tree=bench.init_tree.to_json(),
-                    init_slots=bench.init_slots,
-                    state=bench.state_slots,
+                    init_tree=workspace.init_tree.to_json(),
+                    init_slots=workspace.init_slots,
+                    state=workspace.state_slots,
                     seed=1,
                 ),
                 LIMIT_S,
             )
             for index in range(max(CALLS)):
-                bench.draw(index)
-            bench.hold_back(range(max(CALLS)))
-            yield bench, guest
-    bench.close()
+                workspace.draw(index)
+            workspace.hold_back(range(max(CALLS)))
+            yield workspace, contestant
+    workspace.close()
 
 
-def beside_s(bench: Workspace, guest: ContestantProcess, calls: int) -> float:
+def beside_s(workspace: Workspace, contestant: ContestantProcess, calls: int) -> float:
     """What a burst of so many calls takes beside their windows, by the referee's clock. Without flushes, which on the
     host device take most of the time."""
-    turns = [PlannedCall(index=index, mode=CallMode.LATENCY) for index in range(calls)]
-    bench.mask(range(calls))
-    bench.device.synchronize()
+    planned_calls = [PlannedCall(index=index, mode=CallMode.LATENCY) for index in range(calls)]
+    workspace.mask(range(calls))
+    workspace.device.synchronize()
     request = Burst(
-        calls=calls_of(bench, turns),
-        input_tree=bench.tree.to_json(),
+        calls=calls_of(workspace, planned_calls),
+        input_tree=workspace.tree.to_json(),
         state_names=(),
         restore_state=False,
         coerce_device=False,
     )
-    done, wall_s = guest.burst(request, LIMIT_S)
+    done, wall_s = contestant.burst(request, LIMIT_S)
     return wall_s - sum(claim.window_s for claim in done.claims)
 
 
-def rows(bench: Workspace, guest: ContestantProcess) -> Iterator[str]:
+def rows(workspace: Workspace, contestant: ContestantProcess) -> Iterator[str]:
     for still_s in STILL_S:
         found = []
         for calls in CALLS:
             took = []
             for _ in range(LEFT_OUT + BURSTS):
                 time.sleep(still_s)
-                took.append(beside_s(bench, guest, calls))
+                took.append(beside_s(workspace, contestant, calls))
             found.append(took[LEFT_OUT:])
         shown = " | ".join(f"{statistics.median(took) * 1e3:.2f} | {min(took) * 1e3:.2f}" for took in found)
         yield f"| {still_s * 1e3:g} | {shown} |"
@@ -144,8 +144,8 @@ def main() -> None:
         f"| stood still, ms | {head} |",
         "|---" * (1 + 2 * len(CALLS)) + "|",
     ]
-    with loaded(given.device) as (bench, guest):
-        lines += list(rows(bench, guest))
+    with loaded(given.device) as (workspace, contestant):
+        lines += list(rows(workspace, contestant))
     text = "\n".join(lines) + "\n"
     if given.out is not None:
         given.out.write_text(text)

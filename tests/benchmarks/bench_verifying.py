@@ -44,17 +44,17 @@ def one_by_one() -> Iterator[None]:
 
 
 def seconds(
-    bench: Workspace, verifier: Verifier, turns: Sequence[PlannedCall], done: BurstDone, *, wanted: bool
+    workspace: Workspace, verifier: Verifier, planned_calls: Sequence[PlannedCall], done: BurstDone, *, wanted: bool
 ) -> float:
     """Of the median of several rounds."""
     taken = []
     for _ in range(REPEATS):
-        bench.device.synchronize()
+        workspace.device.synchronize()
         begin = time.perf_counter()
-        findings = verifier.check(turns, done, with_reference=wanted)
+        findings = verifier.check(planned_calls, done, with_reference=wanted)
         taken.append(time.perf_counter() - begin)
         if any(finding.failure for finding in findings):
-            raise SystemExit(f"{bench.problem.id}: the reference's own answer is judged wrong")
+            raise SystemExit(f"{workspace.problem.id}: the reference's own answer is judged wrong")
     return statistics.median(taken)
 
 
@@ -71,28 +71,28 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for name in wanted.problems:
         problem = catalog[name]
-        bench = Workspace(
+        workspace = Workspace(
             problem, problem.workloads[wanted.workload], device, sets_wanted=CALLS, secret=random.Random(1)
         )
-        turns, done = answer(bench, ("own",) * len(bench.sets))
+        planned_calls, done = answer(workspace, ("own",) * len(workspace.sets))
         row, peaks = [], []
         for with_reference in (False, True):
             for together in (False, True):
-                verifier = Verifier(bench, required=problem.precision, coerce=False)
+                verifier = Verifier(workspace, required=problem.precision, coerce=False)
                 if on_gpu:
                     torch.cuda.reset_peak_memory_stats()
                 if together:
-                    row.append(seconds(bench, verifier, turns, done, wanted=with_reference))
+                    row.append(seconds(workspace, verifier, planned_calls, done, wanted=with_reference))
                 else:
                     with one_by_one():
-                        row.append(seconds(bench, verifier, turns, done, wanted=with_reference))
+                        row.append(seconds(workspace, verifier, planned_calls, done, wanted=with_reference))
                 peaks.append(torch.cuda.max_memory_allocated() if on_gpu else math.nan)
-        shown = " | ".join(f"{took * 1e3 / len(turns):.3f} ms a call" for took in row)
-        print(f"| {name} | {len(turns)} | {bench.set_bytes / 2**20:.1f} | {shown} |", flush=True)
+        shown = " | ".join(f"{took * 1e3 / len(planned_calls):.3f} ms a call" for took in row)
+        print(f"| {name} | {len(planned_calls)} | {workspace.set_bytes / 2**20:.1f} | {shown} |", flush=True)
         if peaks[1] > peaks[0] or peaks[3] > peaks[2]:
             print(f"\n{name}: taken together they need more memory: {peaks}\n")
-        bench.close()
-        del bench, verifier
+        workspace.close()
+        del workspace, verifier
         if on_gpu:
             torch.cuda.empty_cache()
 

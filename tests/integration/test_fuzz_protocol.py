@@ -277,14 +277,14 @@ IMPATIENT = replace(CONFIG, load_timeout_s=0.1, call_timeout_s=0.03, solution_ti
 @pytest.fixture(scope="module")
 def referee(stage: Stage) -> Iterator[Referee]:
     with Referee(CONFIG, cast("Zygote", stage)) as held:
-        TREE.update(held.at_hand.bench_for(PROBLEM_VALUE, Workload(name="full")).traits.tree.to_json())
+        TREE.update(held.at_hand.workspace_for(PROBLEM_VALUE, Workload(name="full")).traits.tree.to_json())
         yield held
 
 
 @pytest.fixture(scope="module")
 def impatient(stage: Stage) -> Iterator[Referee]:
     with Referee(IMPATIENT, cast("Zygote", stage)) as held:
-        TREE.update(held.at_hand.bench_for(PROBLEM_VALUE, Workload(name="full")).traits.tree.to_json())
+        TREE.update(held.at_hand.workspace_for(PROBLEM_VALUE, Workload(name="full")).traits.tree.to_json())
         yield held
 
 
@@ -451,9 +451,11 @@ def test_a_record_has_room_for_little_of_what_a_peer_says(referee: Referee, stag
 def test_no_lie_about_kernels_harms_the_referee(referee: Referee, stage: Stage, lie: Reply) -> None:
     """The census is asked for when a verdict stands: whatever comes, something a record can hold is noted."""
     stage.lies = [lie]
-    bench = referee.at_hand.bench_for(PROBLEM_VALUE, Workload(name="full"))
-    with ContestantProcess(cast("Zygote", stage), SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
-        noted = take_census(guest, bench, coerce=False, timeout_s=0.1)
+    workspace = referee.at_hand.workspace_for(PROBLEM_VALUE, Workload(name="full"))
+    with ContestantProcess(
+        cast("Zygote", stage), SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30
+    ) as contestant:
+        noted = take_census(contestant, workspace, coerce=False, timeout_s=0.1)
     assert bool(noted["lack"]) or noted["rows"] == [] or len(noted["rows"]) == 2
     concluded = conclude(noted, KernelSources.of("import torch", None))
     json.dumps(concluded.evidence, allow_nan=False)
@@ -472,10 +474,10 @@ def test_on_a_gpu_findings_of_the_host_device_are_a_lie(stage: Stage, kind: str,
     nothing = Burst(calls=(), input_tree={}, state_names=(), restore_state=False, coerce_device=False)
     policy = SandboxPolicy(gpu=True)
     with (
-        ContestantProcess(cast("Zygote", stage), policy, Path(os.devnull), memory_limit_bytes=2**30) as guest,
+        ContestantProcess(cast("Zygote", stage), policy, Path(os.devnull), memory_limit_bytes=2**30) as contestant,
         pytest.raises(ContestantFailed) as refused,
     ):
-        guest.burst(nothing, 5.0)
+        contestant.burst(nothing, 5.0)
     assert refused.value.failure.status is Status.disqualified
 
 

@@ -380,11 +380,11 @@ def told(board: ProgressPage) -> tuple[str, str, Phase] | None:
 
 def test_steps_within_steps_are_told_and_left_again() -> None:
     board = ProgressPage()
-    whereabouts = ProgressMarker(board.descriptor)
+    progress_marker = ProgressMarker(board.descriptor)
     try:
         assert told(board) is None
-        with whereabouts.at(PROBLEM_19, FULL, Phase.READY):
-            with whereabouts.at(PROBLEM_19, FULL, Phase.INPUTS):
+        with progress_marker.at(PROBLEM_19, FULL, Phase.READY):
+            with progress_marker.at(PROBLEM_19, FULL, Phase.INPUTS):
                 assert told(board) == ("level1/19", "full", Phase.INPUTS)
                 end = time.monotonic()
             place = board.read()
@@ -397,19 +397,19 @@ def test_steps_within_steps_are_told_and_left_again() -> None:
 
 
 def test_the_innermost_step_that_failed_is_told_until_the_exception_is_dealt_with() -> None:
-    whereabouts = ProgressMarker()
-    around, within = (whereabouts.at(PROBLEM_19, FULL, step) for step in (Phase.READY, Phase.INPUTS))
+    progress_marker = ProgressMarker()
+    around, within = (progress_marker.at(PROBLEM_19, FULL, step) for step in (Phase.READY, Phase.INPUTS))
     with suppress(KeyError), around, within:
         raise KeyError
-    assert whereabouts.failed is not None
-    assert whereabouts.failed.step is Phase.INPUTS
-    whereabouts.begin()
-    assert whereabouts.failed is None
-    with suppress(KeyError), whereabouts.at(PROBLEM_19, FULL, Phase.TRUTH):
+    assert progress_marker.failed is not None
+    assert progress_marker.failed.step is Phase.INPUTS
+    progress_marker.begin()
+    assert progress_marker.failed is None
+    with suppress(KeyError), progress_marker.at(PROBLEM_19, FULL, Phase.TRUTH):
         raise KeyError  # as where a reference refuses float64
-    with whereabouts.at(PROBLEM_19, FULL, Phase.FORWARD):
+    with progress_marker.at(PROBLEM_19, FULL, Phase.FORWARD):
         pass
-    assert whereabouts.failed is None
+    assert progress_marker.failed is None
 
 
 def test_a_referee_that_reads_nothing_is_not_written_to_for_ever(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,18 +428,18 @@ def test_a_referee_that_reads_nothing_is_not_written_to_for_ever(tree: Tree, mon
     referee.close()
 
 
-def test_what_a_problem_started_ends_with_a_conductor_that_is_killed(tree: Tree) -> None:
+def test_what_a_problem_started_ends_with_a_runner_that_is_killed(tree: Tree) -> None:
     pid = tree.folder / "pid"
     started = f"pathlib.Path({str(pid)!r}).write_text(str(subprocess.Popen(('sleep', '1000')).pid) + '.')"
     tree.write(19, f"{started}\n    {HANGS}", at_import="trouble()")
     tree.solve("19_a")
     options = "--problems problems --out results --run-id run --workload full --device host"
     command = [sys.executable, "-m", "harness", "eval", "solutions", *options.split()]
-    with subprocess.Popen(command, cwd=tree.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as conductor:
+    with subprocess.Popen(command, cwd=tree.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
         try:
             wait_for(lambda: pid.exists() and pid.read_text().endswith("."))
         finally:
-            conductor.kill()
+            runner.kill()
     held = int(pid.read_text().rstrip("."))
     try:
         wait_for(lambda: not alive(held))

@@ -164,7 +164,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_killed_conductor_and_an_interrupted_one_are_resumed(tree: Path) -> None:
+def test_a_killed_runner_and_an_interrupted_one_are_resumed(tree: Path) -> None:
     first = subprocess.Popen(command(tree), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: lines(tree))
     below = descendants(first.pid)

@@ -86,39 +86,39 @@ SPOILERS: dict[str, Callable[[torch.Tensor], object]] = {
 """What is done to one tensor of an answer."""
 
 
-def bench_of(source: str, device: DeviceKind) -> Workspace:
+def workspace_of(source: str, device: DeviceKind) -> Workspace:
     problem = Problem(id="level1/1", name="some", path=Path("1_some.py"), source=source, digest=source)
     return Workspace(problem, Workload(name="full"), open_device(device), sets_wanted=CALLS, secret=random.Random(1))
 
 
-def answer(bench: Workspace, variants: Sequence[str]) -> tuple[list[PlannedCall], BurstDone]:
+def answer(workspace: Workspace, variants: Sequence[str]) -> tuple[list[PlannedCall], BurstDone]:
     """What a solution that is the reference itself would answer to calls on fresh inputs."""
     claims = []
     for index, variant in enumerate(variants):
-        bench.draw(index, variant)
-        given = bench.answer(index, ())
-        held = bench.sets[index]
-        state = [given.state[name] for name in bench.traits.updates_state]
+        workspace.draw(index, variant)
+        given = workspace.answer(index, ())
+        held = workspace.sets[index]
+        state = [given.state[name] for name in workspace.traits.updates_state]
         for slot, leaf in zip((*held.outputs, *held.state), (*given.leaves, *state), strict=True):
-            bench.tensor(slot).copy_(leaf)
+            workspace.tensor(slot).copy_(leaf)
         for slot, leaf in zip(held.inputs, given.inputs, strict=False):
-            bench.tensor(slot).copy_(leaf)
+            workspace.tensor(slot).copy_(leaf)
         leaves = tuple(
             OutputClaim(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=index + 1)
             for slot in held.outputs
         )
         tree = given.tree.to_json()
         claims.append(CallClaim(tree=tree, leaves=leaves, state_missing=(), device_s=0.0, window_s=0.0))
-    turns = [PlannedCall(index=index, mode=CallMode.COLD) for index in range(len(variants))]
-    return turns, BurstDone(claims=tuple(claims), reports=())
+    planned_calls = [PlannedCall(index=index, mode=CallMode.COLD) for index in range(len(variants))]
+    return planned_calls, BurstDone(claims=tuple(claims), reports=())
 
 
-def spoilt(bench: Workspace) -> Iterator[tuple[str, Callable[[], object]]]:
+def spoilt(workspace: Workspace) -> Iterator[tuple[str, Callable[[], object]]]:
     """Every way of spoiling one tensor of call `SPOILT`, by name."""
-    held = bench.sets[SPOILT]
-    slots = (*held.outputs, *held.state, *(held.inputs if bench.traits.mutates_inputs else ()))
+    held = workspace.sets[SPOILT]
+    slots = (*held.outputs, *held.state, *(held.inputs if workspace.traits.mutates_inputs else ()))
     for number, slot in enumerate(slots):
-        tensor = bench.tensor(slot)
+        tensor = workspace.tensor(slot)
         for name, spoil in SPOILERS.items():
             enough = tensor.numel() > 8 or (name in ("right", "twice", "NaN", "never written") and tensor.numel())
             special = name in ("NaN", "infinite", "minus infinite", "rounding", "low precision", "huge")
@@ -138,8 +138,8 @@ class Counted:
 
 
 def found(
-    bench: Workspace,
-    turns: Sequence[PlannedCall],
+    workspace: Workspace,
+    planned_calls: Sequence[PlannedCall],
     done: BurstDone,
     *,
     together: bool,
@@ -147,7 +147,7 @@ def found(
     kernels: bool = True,
 ) -> tuple[list[CallVerdict], int]:
     """What a new verifier finds twice over, and how many pairs it compared one by one."""
-    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+    verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
     enqueue, compare, measure = value_check.enqueue, value_check.compare, compare_float.enqueue
     counted = Counted(compare)
     value_check.compare = counted  # type: ignore[assignment]
@@ -156,8 +156,8 @@ def found(
     if not kernels:
         compare_float.enqueue = lambda actual, truth: None
     try:
-        findings = verifier.check(turns, done, with_reference=with_reference)
-        return findings + verifier.check(turns, done, with_reference=False), counted.times
+        findings = verifier.check(planned_calls, done, with_reference=with_reference)
+        return findings + verifier.check(planned_calls, done, with_reference=False), counted.times
     finally:
         value_check.enqueue, value_check.compare = enqueue, compare  # type: ignore[assignment]
         compare_float.enqueue = measure
@@ -178,37 +178,39 @@ def essence(finding: CallVerdict) -> object:
 
 def disagreements(source: str, device: DeviceKind, variants: Sequence[str] = ("own",) * CALLS) -> list[str]:
     """The ways of spoiling an answer of which other things are found when calls are judged together, or by kernels."""
-    bench = bench_of(source, device)
+    workspace = workspace_of(source, device)
     wrong = []
     try:
         for with_reference in (True, False):
-            turns, done = answer(bench, variants)
-            kept = bench.arena.tensor(0, (bench.arena.nbytes,), torch.uint8).clone()
-            for name, spoil in spoilt(bench):
+            planned_calls, done = answer(workspace, variants)
+            kept = workspace.arena.tensor(0, (workspace.arena.nbytes,), torch.uint8).clone()
+            for name, spoil in spoilt(workspace):
                 if not with_reference and not name.startswith(BRIEFLY):
                     continue
                 spoil()
-                apart, _ = found(bench, turns, done, together=False, with_reference=with_reference)
-                together, _ = found(bench, turns, done, together=True, with_reference=with_reference)
-                plain, _ = found(bench, turns, done, together=False, with_reference=with_reference, kernels=False)
+                apart, _ = found(workspace, planned_calls, done, together=False, with_reference=with_reference)
+                together, _ = found(workspace, planned_calls, done, together=True, with_reference=with_reference)
+                plain, _ = found(
+                    workspace, planned_calls, done, together=False, with_reference=with_reference, kernels=False
+                )
                 if [essence(finding) for finding in plain] != [essence(finding) for finding in together]:
                     wrong.append(f"{name}: by torch's operations {plain}, but {together}")
                 if apart != together:
                     wrong.append(f"{name}: {apart} but together {together}")
                 if name.startswith("right") and any(finding.failure for finding in apart):
                     wrong.append(f"{name}: {apart}")
-                bench.arena.tensor(0, (bench.arena.nbytes,), torch.uint8).copy_(kept)
+                workspace.arena.tensor(0, (workspace.arena.nbytes,), torch.uint8).copy_(kept)
     finally:
-        bench.close()
+        workspace.close()
     return wrong
 
 
 def compared_alone(source: str, device: DeviceKind) -> int:
     """How many pairs of right answers are compared one by one though calls are judged together."""
-    bench = bench_of(source, device)
+    workspace = workspace_of(source, device)
     try:
-        findings, alone = found(bench, *answer(bench, ("own",) * CALLS), together=True, with_reference=True)
+        findings, alone = found(workspace, *answer(workspace, ("own",) * CALLS), together=True, with_reference=True)
         assert not any(finding.failure for finding in findings)
         return alone
     finally:
-        bench.close()
+        workspace.close()

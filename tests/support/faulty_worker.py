@@ -24,7 +24,7 @@ from harness.referee.problem.watchdog import Phase
 
 class DiesJudging(referee.Referee):
     def begin(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
-        with self.whereabouts.at(task.problem, task.workload, Phase.FORWARD):
+        with self.progress_marker.at(task.problem, task.workload, Phase.FORWARD):
             os.kill(os.getpid(), signal.SIGKILL)
         return None
 

@@ -225,11 +225,11 @@ class Prepare:
     """
 
     burst: Burst
-    manner: LaunchMode
+    launch_mode: LaunchMode
     number: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.burst.to_json(), "type": "prepare", "manner": self.manner.value, "number": self.number}
+        return {**self.burst.to_json(), "type": "prepare", "manner": self.launch_mode.value, "number": self.number}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

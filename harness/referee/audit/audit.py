@@ -92,11 +92,11 @@ class ContestantSet:
         self._held: list[ContestantProcess] = []
         self._cancelled = False
 
-    def add(self, guest: ContestantProcess) -> None:
+    def add(self, contestant: ContestantProcess) -> None:
         with self._lock:
-            self._held.append(guest)
+            self._held.append(contestant)
             if self._cancelled:
-                guest.kill()
+                contestant.kill()
 
     @property
     def cancelled(self) -> bool:
@@ -105,8 +105,8 @@ class ContestantSet:
     def cancel(self) -> None:
         with self._lock:
             self._cancelled = True
-            for guest in self._held:
-                guest.kill()
+            for contestant in self._held:
+                contestant.kill()
 
 
 class Audit:
@@ -116,7 +116,7 @@ class Audit:
         self,
         subject: AuditSubject,
         running: Mapping[SanitizerTool, Future[ToolRun]],
-        guests: ContestantSet,
+        contestants: ContestantSet,
         idle: Mapping[SanitizerTool, str] | None = None,
         *,
         waits: Callable[[], None] = lambda: None,
@@ -124,7 +124,7 @@ class Audit:
         self._subject = subject
         self._idle = dict(idle or {})
         self._running = running
-        self._guests = guests
+        self._contestants = contestants
         self._waits = waits
 
     def close_when_over(self) -> None:
@@ -151,7 +151,7 @@ class Audit:
 
     def cancel(self) -> None:
         """End it; returns when nothing of it is left on the GPU."""
-        self._guests.cancel()
+        self._contestants.cancel()
         # Those that wait for their turn are given up at once: what is before them may take long.
         wait([running for running in self._running.values() if not running.cancel()])
 

@@ -71,7 +71,9 @@ class Auditor:
         self._threads = {
             tool: ThreadPoolExecutor(POSTS[tool], thread_name_prefix=f"audit-{tool.value}") for tool in SanitizerTool
         }
-        self._posts = SanitizerZygotes(executable, preload=preload, logs=logs, most=POSTS, again=self._prepare)
+        self._sanitizer_zygotes = SanitizerZygotes(
+            executable, preload=preload, logs=logs, most=POSTS, again=self._prepare
+        )
         for tool in SanitizerTool:
             self._prepare(tool)
 
@@ -82,29 +84,31 @@ class Auditor:
         self.release()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
-        self._posts.close()
+        self._sanitizer_zygotes.close()
 
     def begin(self, subject: AuditSubject, tools: Collection[SanitizerTool] = tuple(SanitizerTool)) -> Audit:
         """Start `tools` on `subject`, each as soon as it is done with what was begun before."""
         # The arena's owner may close it before the last tool has begun.
-        subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), ContestantSet()
+        subject, contestants = replace(subject, arena_fd=os.dup(subject.arena_fd)), ContestantSet()
         # Kernels that are made later may hold what these texts do not.
         known = subject.parts and not subject.builds_later
         texts = [subject.source, *(part.text for part in subject.parts)] if known else ()
         idle = {tool: why for tool in tools if (why := not_needed(tool, texts)) is not None}
-        running = {tool: self._submit(tool, self._run, tool, subject, guests) for tool in tools if tool not in idle}
-        audit = Audit(subject, running, guests, idle, waits=self._posts.withdraw)
+        running = {
+            tool: self._submit(tool, self._run, tool, subject, contestants) for tool in tools if tool not in idle
+        }
+        audit = Audit(subject, running, contestants, idle, waits=self._sanitizer_zygotes.withdraw)
         audit.close_when_over()
         return audit
 
     def announce(self) -> None:
         """Tell every tool's children to stop, without waiting until they do: `hold` does that, and `withdraw` takes it
         back. No audit begins meanwhile; whoever waits for one withdraws it."""
-        self._posts.announce()
+        self._sanitizer_zygotes.announce()
 
     def withdraw(self) -> None:
         """Let them go on where no `hold` has followed. Idempotent."""
-        self._posts.withdraw()
+        self._sanitizer_zygotes.withdraw()
 
     def hold(self) -> bool:
         """Keep every tool and what it watches still until `release`: the device is somebody else's now.
@@ -112,19 +116,19 @@ class Auditor:
         False where nothing was under way. Else a kernel that was stays on the GPU until it is over; `contention` tells
         when. Idempotent.
         """
-        return self._posts.hold()
+        return self._sanitizer_zygotes.hold()
 
     def release(self) -> None:
         """Let them go on. Idempotent."""
-        self._posts.release()
+        self._sanitizer_zygotes.release()
 
     def loosen(self) -> None:
         """Let what is under way go on, and hold what would come next."""
-        self._posts.loosen()
+        self._sanitizer_zygotes.loosen()
 
     def drain(self) -> None:
         """Let what is under way come to its end, and hold what would come next."""
-        self._posts.drain()
+        self._sanitizer_zygotes.drain()
 
     def _submit(self, tool: SanitizerTool, work: Callable[..., T], *arguments: Any) -> Future[T]:
         return self._threads[tool].submit(work, *arguments)
@@ -132,38 +136,38 @@ class Auditor:
     def _prepare(self, tool: SanitizerTool) -> None:
         """Begin a zygote of this tool in the background."""
         with suppress(RuntimeError):  # at the end nobody needs another one
-            self._submit(tool, self._posts.prepare, tool)
+            self._submit(tool, self._sanitizer_zygotes.prepare, tool)
 
-    def _run(self, tool: SanitizerTool, subject: AuditSubject, guests: ContestantSet) -> ToolRun:
-        with self._posts.turn(lambda: guests.cancelled) as begins:
-            return self._run_now(tool, subject, guests) if begins else ToolRun(not_run="not needed any more")
+    def _run(self, tool: SanitizerTool, subject: AuditSubject, contestants: ContestantSet) -> ToolRun:
+        with self._sanitizer_zygotes.turn(lambda: contestants.cancelled) as begins:
+            return self._run_now(tool, subject, contestants) if begins else ToolRun(not_run="not needed any more")
 
-    def _run_now(self, tool: SanitizerTool, subject: AuditSubject, guests: ContestantSet) -> ToolRun:
+    def _run_now(self, tool: SanitizerTool, subject: AuditSubject, contestants: ContestantSet) -> ToolRun:
         begin = time.perf_counter()
         told = ToolRun(not_run="not needed any more", again=True)
         for _ in range(TRIES):
-            if guests.cancelled or not told.again:
+            if contestants.cancelled or not told.again:
                 break
-            told = self._try(tool, subject, guests)
+            told = self._try(tool, subject, contestants)
         else:
             if told.again and told.ended is not None:  # a failure of nobody's code
                 told.not_run, told.ended = f"could not begin, {TRIES} times: {told.ended}", None
         told.wall_s = time.perf_counter() - begin
         return told
 
-    def _try(self, tool: SanitizerTool, subject: AuditSubject, guests: ContestantSet) -> ToolRun:
+    def _try(self, tool: SanitizerTool, subject: AuditSubject, contestants: ContestantSet) -> ToolRun:
         post = None
         try:
-            post = self._posts.take(tool)
+            post = self._sanitizer_zygotes.take(tool)
             post.zygote.wait_ready(START_LIMIT_S)
         except (ZygoteError, OSError) as error:
             if post is not None:
-                self._posts.drop(post)
+                self._sanitizer_zygotes.drop(post)
             return ToolRun(not_run=one_line(f"could not be started: {error}"))
         seen = post.log_path.stat().st_size if post.log_path.exists() else 0
         told = ToolRun()
         try:
-            self._converse(post, subject, guests, seen, told)
+            self._converse(post, subject, contestants, seen, told)
         except SandboxUnavailable as error:
             told.not_run = one_line(str(error))
         except (ZygoteError, OSError) as error:
@@ -173,14 +177,14 @@ class Auditor:
         if told.ended is None and overflowed(said):
             told.ended = "its threads met more often than racecheck can keep"
         post.printed += sum(finding.count for finding in told.findings)
-        (self._posts.drop if told.lost else self._posts.give_back)(post)
+        (self._sanitizer_zygotes.drop if told.lost else self._sanitizer_zygotes.give_back)(post)
         return told
 
     def _converse(
-        self, post: SanitizerZygote, subject: AuditSubject, guests: ContestantSet, seen: int, told: ToolRun
+        self, post: SanitizerZygote, subject: AuditSubject, contestants: ContestantSet, seen: int, told: ToolRun
     ) -> None:
         """Have the calls made, one after another until something is found; `told.ended` is why not all of them were."""
-        tool, paces = post.tool, guests.paces
+        tool, paces = post.tool, contestants.paces
         burst = subject.burst if tool is ANSWERS else subject.elsewhere
         policy = SandboxPolicy(
             mode=self._sandbox,
@@ -195,31 +199,33 @@ class Auditor:
         )
         log_path = subject.log_path.with_name(f"{subject.log_path.name}.{tool.value}")
         limit_s = functools.partial(paces.limit_s, tool)
-        begin_s = self._posts.clock()
+        begin_s = self._sanitizer_zygotes.clock()
         try:
-            with ContestantProcess(post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes) as guest:
-                guests.add(guest)
-                patience = ToolTimeouts(self._posts.clock, guest.kill)
+            with ContestantProcess(
+                post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes
+            ) as contestant:
+                contestants.add(contestant)
+                patience = ToolTimeouts(self._sanitizer_zygotes.clock, contestant.kill)
                 try:
                     told.again = True
                     with patience.step("opening its device", lambda: OPEN_LIMIT_S):
-                        guest.attach(subject.attach, subject.arena_fd, WALL_LIMIT_S)
+                        contestant.attach(subject.attach, subject.arena_fd, WALL_LIMIT_S)
                     told.again = False
                     with patience.step("importing it", limit_s):
-                        guest.load(subject.load, WALL_LIMIT_S)
+                        contestant.load(subject.load, WALL_LIMIT_S)
                     for call in burst.calls[: CALLS[tool]]:
                         with patience.step("a call", limit_s, lambda: paces.others(tool) + _hint(tool)):
-                            done, _ = guest.burst(replace(burst, calls=(call,)), WALL_LIMIT_S)
+                            done, _ = contestant.burst(replace(burst, calls=(call,)), WALL_LIMIT_S)
                         told.answers.append(done)
                         if parse(_read_from(post.log_path, seen), tool):
                             return  # each further call may take seconds, and say the same
                     with patience.step("its process", lambda: END_LIMIT_S):
-                        guest.finish(WALL_LIMIT_S)
+                        contestant.finish(WALL_LIMIT_S)
                     told.ended = patience.why
                     if told.ended is None:
-                        paces.told(tool, self._posts.clock() - begin_s)
+                        paces.told(tool, self._sanitizer_zygotes.clock() - begin_s)
                 except ContestantFailed as failed:
-                    runaway = "its processes could not be held still" if guest.ran_away else None
+                    runaway = "its processes could not be held still" if contestant.ran_away else None
                     told.ended = patience.why or runaway or failed.failure.reason
                     # A zygote that is stuck before it has seen anything is not asked again: another one is.
                     told.lost = told.again and patience.why is not None

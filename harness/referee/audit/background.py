@@ -56,7 +56,7 @@ class BackgroundChecks:
         calls: Callable[[Problem], int],
         full: Callable[[Task], Workspace],
         examine: Callable[[Task, Workspace, int], Outcome],
-        whereabouts: ProgressMarker,
+        progress_marker: ProgressMarker,
     ) -> None:
         self._config = config
         self._device = device
@@ -66,66 +66,66 @@ class BackgroundChecks:
         self._calls = calls
         self._full = full
         self._examine = examine
-        self._whereabouts = whereabouts
-        self.benches = SmallWorkspaces(self._make)
+        self._progress_marker = progress_marker
+        self.workspaces = SmallWorkspaces(self._make)
 
     def get_ready(self, problem: Problem, workload: Workload) -> None:
         """Have a bench for checks of solutions to this problem. Raises `ProblemError` and `NO_MEMORY`."""
         if self._auditor is not None:
-            self.benches.get_ready(problem, workload)
+            self.workspaces.get_ready(problem, workload)
 
     def begin(self, task: Task, workload: Workload) -> SmallWorkloadCheck | None:
         """Begin the checks, on `workload`; None where there are none to make. Raises `NO_MEMORY`."""
         if self._auditor is None or not auditable(task):
             return None
         try:
-            bench = self.benches.lend(task.problem, workload)
+            workspace = self.workspaces.lend(task.problem, workload)
         except NO_MEMORY:
             raise
         except ProblemError:
             return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
 
-        def subject(bench: Workspace, calls: int) -> AuditSubject:
-            attach = attach_request(self._config, bench, own_allocations=True)
-            return subject_of(task, bench, attach, gpu_minor=self._gpu_minor, calls=calls)
+        def subject(workspace: Workspace, calls: int) -> AuditSubject:
+            attach = attach_request(self._config, workspace, own_allocations=True)
+            return subject_of(task, workspace, attach, gpu_minor=self._gpu_minor, calls=calls)
 
         try:
-            audited = subject(bench, AUDITED_CALLS)
+            audited = subject(workspace, AUDITED_CALLS)
         except NO_MEMORY:
-            self.benches.give_back(bench)
+            self.workspaces.give_back(workspace)
             raise
-        first = FIRST_FREE if len(bench.sets) > FIRST_FREE else 0  # no tool writes to sets from there on
+        first = FIRST_FREE if len(workspace.sets) > FIRST_FREE else 0  # no tool writes to sets from there on
         return SmallWorkloadCheck.begin(
             task,
             workload,
             audited,
             self._auditor,
-            verify=lambda answers: _wrong_values(task, bench, answers),
-            examine=lambda small: self._examine(small, bench, first),
+            verify=lambda answers: _wrong_values(task, workspace, answers),
+            examine=lambda small: self._examine(small, workspace, first),
             full=lambda: subject(self._full(task), 1),
-            give_back=lambda: self.benches.give_back(bench),
+            give_back=lambda: self.workspaces.give_back(workspace),
         )
 
     def close(self) -> None:
         """Close the benches, lent ones too."""
-        self.benches.close()
+        self.workspaces.close()
 
     def _make(self, problem: Problem, workload: Workload) -> Workspace:
         wanted = FIRST_FREE + self._calls(problem)
-        with self._whereabouts.at(problem, workload, Phase.READY):
+        with self._progress_marker.at(problem, workload, Phase.READY):
             return Workspace(
                 problem,
                 workload,
                 self._device,
                 sets_wanted=wanted,
                 secret=self._secret,
-                whereabouts=self._whereabouts,
+                progress_marker=self._progress_marker,
             )
 
 
-def _wrong_values(task: Task, bench: Workspace, answers: Sequence[BurstDone]) -> Failure | None:
+def _wrong_values(task: Task, workspace: Workspace, answers: Sequence[BurstDone]) -> Failure | None:
     """What is wrong with the answers of audited calls."""
-    verifier = Verifier(bench, required=task.problem.precision, coerce=True)
+    verifier = Verifier(workspace, required=task.problem.precision, coerce=True)
     findings = [
         finding
         for index, done in zip(ANSWERED, answers, strict=True)

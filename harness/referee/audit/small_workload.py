@@ -35,7 +35,7 @@ KEPT = 6
 @dataclass(slots=True, kw_only=True)
 class _Held:
     key: tuple[str, PrecisionClass, Workload]
-    bench: Workspace
+    workspace: Workspace
     lent: bool = False
 
 
@@ -52,21 +52,21 @@ class SmallWorkspaces:
         found = next((held for held in self._held if held.key == key and not held.lent), None)
         if found is None:
             self._give_up(KEPT - 1)
-            found = _Held(key=key, bench=self._make(problem, workload))
+            found = _Held(key=key, workspace=self._make(problem, workload))
             self._held.append(found)
         found.lent = True
-        found.bench.publish()
-        return found.bench
+        found.workspace.publish()
+        return found.workspace
 
     def get_ready(self, problem: Problem, workload: Workload) -> None:
         """Have one made that nobody has yet, unless there is one of this problem. Raises what making one raises."""
         if not any(held.key == (problem.digest, problem.precision, workload) for held in self._held):
             self.give_back(self.lend(problem, workload))
 
-    def give_back(self, bench: Workspace) -> None:
+    def give_back(self, workspace: Workspace) -> None:
         """Whoever had it is done with it: no process of a solution's has its arena any more. Idempotent."""
         for held in self._held:
-            if held.bench is bench and held.lent:
+            if held.workspace is workspace and held.lent:
                 held.lent = False
                 # The last used is the last to be given up.
                 self._held.remove(held)
@@ -76,14 +76,14 @@ class SmallWorkspaces:
     def close(self) -> None:
         """Close all of them, lent ones too."""
         for held in self._held:
-            held.bench.close()
+            held.workspace.close()
         self._held.clear()
 
     def _give_up(self, keep: int) -> None:
         """Close those unused for longest, until at most `keep` are left that nobody has."""
         idle = [held for held in self._held if not held.lent]
         for held in idle[: max(0, len(idle) - keep)]:
-            held.bench.close()
+            held.workspace.close()
             self._held.remove(held)
 
 
@@ -138,49 +138,49 @@ def whole_as_small(task: Task, set_bytes: int) -> Workload | None:
 
 
 def subject_of(
-    task: Task, bench: Workspace, attach: Attach, *, calls: int, gpu_minor: int | None = None
+    task: Task, workspace: Workspace, attach: Attach, *, calls: int, gpu_minor: int | None = None
 ) -> AuditSubject:
-    """The audit of `task` over the first sets of `bench`, as published; they are filled here.
+    """The audit of `task` over the first sets of `workspace`, as published; they are filled here.
 
     Answers that nobody looks at go to the sets behind them, where there are enough.
     """
-    count = min(calls, len(bench.sets))
+    count = min(calls, len(workspace.sets))
     for index in range(count):
-        bench.draw(index)
-    bench.device.synchronize()
+        workspace.draw(index)
+    workspace.device.synchronize()
 
     def requests(outputs: range) -> Burst:
         return Burst(
             calls=tuple(
                 Call(
-                    inputs=bench.sets[index].inputs,
-                    outputs=bench.sets[place].outputs,
-                    state=bench.sets[place].state,
-                    seed=bench.call_seed(index),
+                    inputs=workspace.sets[index].inputs,
+                    outputs=workspace.sets[place].outputs,
+                    state=workspace.sets[place].state,
+                    seed=workspace.call_seed(index),
                     mode=CallMode.LATENCY,  # no flush, which a tool would watch write hundreds of megabytes
                 )
                 for index, place in zip(range(count), outputs, strict=False)
             ),
-            input_tree=bench.tree.to_json(),
-            state_names=bench.traits.updates_state,
-            restore_state=bool(bench.traits.updates_state),
+            input_tree=workspace.tree.to_json(),
+            state_names=workspace.traits.updates_state,
+            restore_state=bool(workspace.traits.updates_state),
             coerce_device=True,
         )
 
     return AuditSubject(
         attach=attach,
-        arena_fd=bench.arena.fd,
+        arena_fd=workspace.arena.fd,
         load=Load(
             source=task.source,
             filename=task.filename,
             modules=task.modules,
-            init_tree=bench.init_tree.to_json(),
-            init_slots=bench.init_slots,
-            state=bench.state_slots,
-            seed=bench.model_seed,
+            init_tree=workspace.init_tree.to_json(),
+            init_slots=workspace.init_slots,
+            state=workspace.state_slots,
+            seed=workspace.model_seed,
         ),
         burst=requests(ANSWERED),
-        elsewhere=requests(ELSEWHERE if len(bench.sets) >= FIRST_FREE else ANSWERED),
+        elsewhere=requests(ELSEWHERE if len(workspace.sets) >= FIRST_FREE else ANSWERED),
         readable=task.readable,
         gpu_minor=gpu_minor,
         builds_later=builds_later(task),
@@ -353,7 +353,7 @@ def unaudited(task: Task, outcome: Outcome, set_bytes: int) -> Outcome:
     return replace(outcome, evidence=evidence, labels=(*outcome.labels, INCOMPLETE))
 
 
-def set_bytes(bench: Workspace) -> int:
+def set_bytes(workspace: Workspace) -> int:
     """Bytes of one set's inputs and outputs."""
-    held: Sequence[Any] = (*bench.sets[0].inputs, *bench.sets[0].outputs)
-    return sum(tensor.numel() * tensor.element_size() for tensor in bench.tensors(held))
+    held: Sequence[Any] = (*workspace.sets[0].inputs, *workspace.sets[0].outputs)
+    return sum(tensor.numel() * tensor.element_size() for tensor in workspace.tensors(held))

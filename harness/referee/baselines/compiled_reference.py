@@ -1,7 +1,7 @@
 """The reference in the form of one baseline: torch's flags set, compiled by inductor in one of its modes.
 
-Trusted side. Imports `bench`, `oracle`'s model through it, `peaks` (for the TF32 flags) and torch; the compiler only
-where something is compiled.
+Trusted side. Imports `workspace`, `oracle`'s model through it, `peaks` (for the TF32 flags) and torch; the compiler
+only where something is compiled.
 """
 
 from __future__ import annotations
@@ -87,23 +87,23 @@ class _Inductor:
 
 
 class CompiledReference:
-    """The reference of `bench`, run as `baseline` says. `forward` is the bare call, as it is timed."""
+    """The reference of `workspace`, run as `baseline` says. `forward` is the bare call, as it is timed."""
 
-    def __init__(self, baseline: Baseline, bench: Workspace, turnstile: Turnstile) -> None:
+    def __init__(self, baseline: Baseline, workspace: Workspace, turnstile: Turnstile) -> None:
         self.baseline = baseline
         self.compile_s: float | None = None
         self.graphs: int | None = None
         """How many pieces torch compiled it in; None for eager."""
-        self.bench = bench
+        self.workspace = workspace
         self._turnstile = turnstile
-        self._model: Callable[..., object] = bench.oracle.model
+        self._model: Callable[..., object] = workspace.oracle.model
         self._graphs = baseline.mode == "max-autotune"
 
     @property
     def held_to(self) -> PrecisionClass:
         """The class that its values must reach."""
         order = list(PrecisionClass)
-        own = self.bench.problem.precision
+        own = self.workspace.problem.precision
         return max(own, PrecisionClass.TF32, key=order.index) if self.baseline.tf32 else own
 
     @contextmanager
@@ -113,7 +113,7 @@ class CompiledReference:
             yield
 
     def forward(self, arguments: Sequence[object]) -> object:
-        if self._graphs and self.bench.device.torch_device.type == "cuda":
+        if self._graphs and self.workspace.device.torch_device.type == "cuda":
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return self._model(*arguments)
 
@@ -125,7 +125,7 @@ class CompiledReference:
                 # Where the compiler's own benchmarks can't be guarded one by one, all of the compiling is.
                 whole = self._turnstile.shared and "autotune" in self.baseline.mode and not _guarded(self._turnstile)
                 backend = _Inductor(self.baseline.mode, self._turnstile)
-                self._model = torch.compile(self.bench.oracle.model, backend=backend)
+                self._model = torch.compile(self.workspace.oracle.model, backend=backend)
                 if whole:
                     with self._turnstile:
                         self._call()
@@ -138,11 +138,11 @@ class CompiledReference:
             with self._turnstile:
                 for _ in range(WARM_CALLS):
                     self._call()
-                self.bench.device.synchronize()
+                self.workspace.device.synchronize()
 
     def _call(self) -> None:
-        self.forward(self.bench.arguments(0))
-        self.bench.oracle.restore_state()
+        self.forward(self.workspace.arguments(0))
+        self.workspace.oracle.restore_state()
 
 
 def forget_compiled() -> None:

@@ -49,35 +49,41 @@ class BaselineKeeper:
         self.checks: dict[Baseline, Mapping[str, Any]] = {}
         self._held_for: tuple[object, ...] | None = None
 
-    def lacks(self, bench: Workspace) -> bool:
+    def lacks(self, workspace: Workspace) -> bool:
         """Whether `ready` has something to do for this problem."""
-        return bool(self.wanted) and self._held_for != _identity(bench)
+        return bool(self.wanted) and self._held_for != _identity(workspace)
 
-    def ready(self, bench: Workspace, secret: Random, log_path: Path) -> float:
+    def ready(self, workspace: Workspace, secret: Random, log_path: Path) -> float:
         """Fill `entries` and `checks` for this problem; the seconds it took. The GPU must be idle, and is used
         meanwhile. What goes wrong with a baseline stands in its entry."""
         begin = time.perf_counter()
-        keys = {b: key_for(b, bench.problem, bench.workload, self._device) for b in self.wanted}
+        keys = {b: key_for(b, workspace.problem, workspace.workload, self._device) for b in self.wanted}
         kept = {b: entry for b, key in keys.items() if (entry := self._store.get(key)) is not None}
         self.entries, self.checks = {}, {}
-        now_s = eager_now_s(bench, secret) if any(entry.eager_s for entry in kept.values()) else None
+        now_s = eager_now_s(workspace, secret) if any(entry.eager_s for entry in kept.values()) else None
         for baseline, entry in kept.items():
             self.checks[baseline] = check = spot_check(entry, now_s, self._device.kind)
             if not check["drifted"]:
                 self.entries[baseline] = entry
         missing = [baseline for baseline in self.wanted if baseline not in self.entries]
-        self.entries |= self._measured(bench, missing, log_path)
-        self._held_for = _identity(bench)
+        self.entries |= self._measured(workspace, missing, log_path)
+        self._held_for = _identity(workspace)
         return time.perf_counter() - begin
 
-    def _measured(self, bench: Workspace, missing: Sequence[Baseline], log_path: Path) -> dict[Baseline, BaselineEntry]:
+    def _measured(
+        self, workspace: Workspace, missing: Sequence[Baseline], log_path: Path
+    ) -> dict[Baseline, BaselineEntry]:
         """Each asked for by itself, the quick ones first, and kept as it is done: one that hangs, or ends the process,
         costs the others nothing but their share of `LONGEST_S`."""
         found: dict[Baseline, BaselineEntry] = {}
         deadline = time.monotonic() + LONGEST_S
         requests = [
             BaselineRequest(
-                problem=bench.problem, workload=bench.workload, baselines=[baseline], budget_s=BUDGET_S, refresh=True
+                problem=workspace.problem,
+                workload=workspace.workload,
+                baselines=[baseline],
+                budget_s=BUDGET_S,
+                refresh=True,
             )
             for baseline in missing
         ]
@@ -92,7 +98,7 @@ class BaselineKeeper:
                     process = process or self._started(log_path)
                     (found[baseline],) = process.measure(request, within_s=left_s)
                 except BaselinesLost as lost:
-                    found[baseline] = failed_entry(baseline, bench.problem, str(lost))
+                    found[baseline] = failed_entry(baseline, workspace.problem, str(lost))
                     if process is not None:  # it may be dead, or still busy
                         process.close()
                         process = None
@@ -112,9 +118,9 @@ class BaselineKeeper:
         )
 
 
-def _identity(bench: Workspace) -> tuple[object, ...]:
+def _identity(workspace: Workspace) -> tuple[object, ...]:
     """To be compared: callers of the Python API may give several sizes one name."""
-    return bench.problem.digest, bench.problem.precision, bench.workload
+    return workspace.problem.digest, workspace.problem.precision, workspace.workload
 
 
 def spot_check(entry: BaselineEntry, now_s: float | None, device: DeviceKind) -> dict[str, Any]:

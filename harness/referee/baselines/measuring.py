@@ -1,6 +1,6 @@
 """Measures baselines of one problem: compiled, held against the truth, and timed in turns with eager.
 
-Trusted side; imports `bench`, `measure`, `numerics`, `stats`, `stopping`. The bursts are those in which a run times
+Trusted side; imports `workspace`, `measure`, `numerics`, `stats`, `stopping`. The bursts are those in which a run times
 the reference (`ReferenceRunner`): cold L2, distinct inputs, the outputs copied out behind the clock.
 """
 
@@ -23,7 +23,7 @@ from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.baselines.compiled_reference import CompiledReference, Turnstile, forget_compiled
 from harness.referee.baselines.entry import BaselineEntry, BaselineOutcome
 from harness.referee.correctness.tolerance import UNLIMITED, compare, judge, limits_for, sensitivity_of
-from harness.referee.problem.burst_plan import plan_turns
+from harness.referee.problem.burst_plan import plan_calls
 from harness.referee.problem.loader import state_of
 from harness.referee.problem.truth import Answer, Traits
 from harness.referee.problem.workspace import Workspace
@@ -52,7 +52,12 @@ def sets_for(set_bytes: int | None) -> int:
 
 
 def measure(
-    bench: Workspace, wanted: Sequence[Baseline], *, secret: Random, budget_s: float, turnstile: Turnstile | None = None
+    workspace: Workspace,
+    wanted: Sequence[Baseline],
+    *,
+    secret: Random,
+    budget_s: float,
+    turnstile: Turnstile | None = None,
 ) -> list[BaselineEntry]:
     """One entry for each of `wanted`; eager is timed beside them whether asked for or not.
 
@@ -64,14 +69,14 @@ def measure(
     subjects: list[CompiledReference] = []
     try:
         for baseline in wanted:
-            subject = CompiledReference(baseline, bench, gate)
+            subject = CompiledReference(baseline, workspace, gate)
             outcome, reason = _made_ready(subject, gate)
             if outcome is BaselineOutcome.measured:
                 subjects.append(subject)
             else:
                 held[baseline] = _entry(subject, outcome=outcome, reason=reason)
         with gate:
-            series = _bursts(bench, subjects, secret, budget_s)
+            series = _bursts(workspace, subjects, secret, budget_s)
         for place, subject in enumerate(subjects):
             held[subject.baseline] = _timed(subject, series, place)
     finally:
@@ -98,35 +103,37 @@ def _made_ready(subject: CompiledReference, gate: Turnstile) -> tuple[BaselineOu
 
 def _wrong(subject: CompiledReference) -> str | None:
     """What is wrong with its values, on the problem's own inputs and on every variant; None where nothing is."""
-    bench = subject.bench
-    if bench.traits.draws_random:
+    workspace = subject.workspace
+    if workspace.traits.draws_random:
         return None  # another stream of random numbers: nothing to compare with
-    set_bytes = sum(tensor.nbytes for tensor in bench.tensors((*bench.sets[0].inputs, *bench.sets[0].outputs)))
-    variants = bench.problem.rules.variants if set_bytes < LARGE_SET_BYTES else ()
+    set_bytes = sum(
+        tensor.nbytes for tensor in workspace.tensors((*workspace.sets[0].inputs, *workspace.sets[0].outputs))
+    )
+    variants = workspace.problem.rules.variants if set_bytes < LARGE_SET_BYTES else ()
     for index, variant in enumerate(("own", *variants)):
-        place = index % len(bench.sets)
-        bench.draw(place, variant)
+        place = index % len(workspace.sets)
+        workspace.draw(place, variant)
         if said := _wrong_on(subject, place):
             return said if variant == "own" else f"on {variant.replace('_', ' ')} inputs: {said}"
     return None
 
 
 def _wrong_on(subject: CompiledReference, index: int) -> str | None:
-    bench, traits = subject.bench, subject.bench.traits
-    truth, own = bench.truth(index), bench.answer(index)
-    leaves = [leaf.clone() for leaf in bench.tensors(bench.sets[index].inputs)]
-    bench.device.reseed(bench.call_seed(index))
+    workspace, traits = subject.workspace, subject.workspace.traits
+    truth, own = workspace.truth(index), workspace.answer(index)
+    leaves = [leaf.clone() for leaf in workspace.tensors(workspace.sets[index].inputs)]
+    workspace.device.reseed(workspace.call_seed(index))
     with torch.no_grad(), subject.flags():
-        result = subject.forward(unflatten(bench.tree, leaves))
+        result = subject.forward(unflatten(workspace.tree, leaves))
     got, _ = flatten(result)
     if [(tuple(leaf.shape), leaf.dtype) for leaf in got] != list(zip(traits.shapes, traits.dtypes, strict=True)):
         return "its outputs have other shapes or types than eager's"
-    state = state_of(bench.oracle.model)
+    state = state_of(workspace.oracle.model)
     # An output that is a buffer would be put back with it.
     actual = [*(leaf.clone() for leaf in got), *(state[name].clone() for name in traits.updates_state)]
     expected, eager = _leaves(truth.answer, traits), _leaves(own, traits)
     names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
-    bench.oracle.restore_state()
+    workspace.oracle.restore_state()
     references = [compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)]
     comparisons = [
         compare(a, t, reference=e, limits=limits_for(subject.held_to, r))
@@ -137,7 +144,7 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
         subject.held_to,
         references=references,
         expected=expected,
-        nearby=((weight, _leaves(near, traits)) for weight, near in bench.nearby(index, None, subject.held_to)),
+        nearby=((weight, _leaves(near, traits)) for weight, near in workspace.nearby(index, None, subject.held_to)),
     )
     failure = judge(comparisons, subject.held_to, references=references, sensitivity=sensitivity, names=names).failure
     return None if failure is None else failure.reason
@@ -159,34 +166,42 @@ class _Series:
     stopped_by: str = "most rounds"
 
 
-def _bursts(bench: Workspace, subjects: Sequence[CompiledReference], secret: Random, budget_s: float) -> _Series:
+def _bursts(workspace: Workspace, subjects: Sequence[CompiledReference], secret: Random, budget_s: float) -> _Series:
     """Rounds of one burst of eager and one of each subject over the same inputs, in turning order."""
     series = _Series(own=[[] for _ in subjects], own_latency=[[] for _ in subjects])
     if not subjects:
         return series
-    eager = ReferenceRunner(bench)
-    runners = [ReferenceRunner(bench, subject.forward) for subject in subjects]
+    eager = ReferenceRunner(workspace)
+    runners = [ReferenceRunner(workspace, subject.forward) for subject in subjects]
     rules = [Stopping(budget_s=budget_s, least_pairs=LEAST_ROUNDS) for _ in subjects]
     fired: list[str | None] = [None] * len(subjects)
-    count = min(len(bench.sets), SETS)
+    count = min(len(workspace.sets), SETS)
     for number in range(MAX_ROUNDS):
         begin = time.perf_counter()
-        _draw(bench, count)
-        turns = plan_turns(count, secret, number)
+        _draw(workspace, count)
+        planned_calls = plan_calls(count, secret, number)
         order = list(range(-1, len(subjects)))
         for place in order if number % 2 == 0 else reversed(order):
-            if bench.traits.mutates_inputs:
+            if workspace.traits.mutates_inputs:
                 for index in range(count):
-                    bench.redraw(index)
-            bench.device.synchronize()
+                    workspace.redraw(index)
+            workspace.device.synchronize()
             if place < 0:
-                burst = eager.burst(turns)
+                burst = eager.burst(planned_calls)
             else:
                 with subjects[place].flags():
-                    burst = runners[place].burst(turns)
+                    burst = runners[place].burst(planned_calls)
             samples, latency = (
-                [t.device_s for turn, t in zip(turns, burst.times, strict=True) if turn.mode is CallMode.COLD],
-                [t.window_s for turn, t in zip(turns, burst.times, strict=True) if turn.mode is CallMode.LATENCY],
+                [
+                    t.device_s
+                    for planned_call, t in zip(planned_calls, burst.times, strict=True)
+                    if planned_call.mode is CallMode.COLD
+                ],
+                [
+                    t.window_s
+                    for planned_call, t in zip(planned_calls, burst.times, strict=True)
+                    if planned_call.mode is CallMode.LATENCY
+                ],
             )
             if place < 0:
                 series.eager.append(samples)
@@ -206,10 +221,10 @@ def _bursts(bench: Workspace, subjects: Sequence[CompiledReference], secret: Ran
     return series
 
 
-def _draw(bench: Workspace, count: int) -> None:
+def _draw(workspace: Workspace, count: int) -> None:
     for index in range(count):
-        bench.draw(index)
-    bench.hold_back(range(count))
+        workspace.draw(index)
+    workspace.hold_back(range(count))
 
 
 def _timed(subject: CompiledReference, series: _Series, place: int) -> BaselineEntry:
@@ -245,14 +260,18 @@ def _entry(subject: CompiledReference, **values: Any) -> BaselineEntry:
     )
 
 
-def eager_now_s(bench: Workspace, secret: Random, bursts: int = 3) -> float:
+def eager_now_s(workspace: Workspace, secret: Random, bursts: int = 3) -> float:
     """Eager's median over a few bursts, as it is measured beside a baseline: the spot check of a kept entry."""
-    runner, count = ReferenceRunner(bench), min(len(bench.sets), SETS)
+    runner, count = ReferenceRunner(workspace), min(len(workspace.sets), SETS)
     times: list[float] = []
     for number in range(bursts):
-        _draw(bench, count)
-        bench.device.synchronize()
-        turns = plan_turns(count, secret, number + 3)
-        burst = runner.burst(turns)
-        times += [t.device_s for turn, t in zip(turns, burst.times, strict=True) if turn.mode is CallMode.COLD]
+        _draw(workspace, count)
+        workspace.device.synchronize()
+        planned_calls = plan_calls(count, secret, number + 3)
+        burst = runner.burst(planned_calls)
+        times += [
+            t.device_s
+            for planned_call, t in zip(planned_calls, burst.times, strict=True)
+            if planned_call.mode is CallMode.COLD
+        ]
     return statistics.median(times)

@@ -100,16 +100,16 @@ def _answer(
         return _told([held[baseline] for baseline in asked])
     # Seeds are nobody's to know: entries are kept, and a problem's inputs must not repeat.
     secret = random.Random(secrets.randbits(256))
-    bench: Workspace | None = None
+    workspace: Workspace | None = None
     try:
-        bench = _bench(problem, workload, device, turnstile, secret)
+        workspace = _workspace(problem, workload, device, turnstile, secret)
         if doubted:
             with turnstile:
-                now_s = eager_now_s(bench, secret)
+                now_s = eager_now_s(workspace, secret)
             sound = {b: found for b, found in held.items() if not spot_check(found, now_s, device.kind)["drifted"]}
             trust.holds, held = len(sound) == len(held), sound
         if wanted := [baseline for baseline in asked if baseline not in held]:
-            for entry in measure(bench, wanted, secret=secret, budget_s=request["budget_s"], turnstile=turnstile):
+            for entry in measure(workspace, wanted, secret=secret, budget_s=request["budget_s"], turnstile=turnstile):
                 held[entry.baseline] = entry
                 trust.own.add(keys[entry.baseline].digest())
                 with suppress(OSError):  # a cache that can't be written costs the next run its time, and nothing else
@@ -124,9 +124,9 @@ def _answer(
         return {"type": "fault", "reason": one_line(f"{type(error).__name__}: {error}")}
     finally:
         with turnstile:
-            if bench is not None:
-                bench.close()
-            del bench
+            if workspace is not None:
+                workspace.close()
+            del workspace
             gc.collect()
             if device.torch_device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -141,7 +141,7 @@ def _set_bytes(problem: Problem, workload: Workload) -> int | None:
     return made.input_bytes + made.output_bytes
 
 
-def _bench(
+def _workspace(
     problem: Problem, workload: Workload, device: Device, turnstile: Turnstile, secret: random.Random
 ) -> Workspace:
     """The problem made ready, once there is room for its sets and for truth in float64.
@@ -157,10 +157,10 @@ def _bench(
     while True:
         with turnstile:
             if not needed or torch.cuda.mem_get_info(device.torch_device)[0] >= needed:
-                bench = Workspace(problem, workload, device, sets_wanted=sets, secret=secret)
-                for index in range(len(bench.sets)):
-                    bench.draw(index)
-                return bench
+                workspace = Workspace(problem, workload, device, sets_wanted=sets, secret=secret)
+                for index in range(len(workspace.sets)):
+                    workspace.draw(index)
+                return workspace
         if time.monotonic() > deadline:
             raise torch.OutOfMemoryError(f"no {needed} bytes free beside other problems")
         time.sleep(0.5)

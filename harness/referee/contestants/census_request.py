@@ -26,35 +26,37 @@ CENSUS_TIMEOUT_S = 60.0
 """A profiler's first use may take seconds; whatever takes longer goes without a census."""
 
 
-def request_of(bench: Workspace, *, coerce: bool, marked: bool = False) -> TakeCensus:
+def request_of(workspace: Workspace, *, coerce: bool, marked: bool = False) -> TakeCensus:
     """The request for one call over the first input set, as it lies in the arena."""
     return TakeCensus(
         burst=Burst(
-            calls=calls_of(bench, [PlannedCall(index=0, mode=CallMode.COLD)]),
-            input_tree=bench.tree.to_json(),
-            state_names=bench.traits.updates_state,
-            restore_state=bool(bench.traits.updates_state),
+            calls=calls_of(workspace, [PlannedCall(index=0, mode=CallMode.COLD)]),
+            input_tree=workspace.tree.to_json(),
+            state_names=workspace.traits.updates_state,
+            restore_state=bool(workspace.traits.updates_state),
             coerce_device=coerce,
         ),
         marked=marked,
     )
 
 
-def take_census(guest: ContestantProcess, bench: Workspace, *, coerce: bool, timeout_s: float) -> dict[str, Any]:
+def take_census(
+    contestant: ContestantProcess, workspace: Workspace, *, coerce: bool, timeout_s: float
+) -> dict[str, Any]:
     """What the contestant says, for `census.conclude`: `rows`, `complete`, `lack` (why there is nothing), `limits`.
 
     The contestant may be dead afterwards.
     """
-    limits = limits_of(bench.device)
+    limits = limits_of(workspace.device)
     noted: dict[str, Any] = {
         "rows": [],
         "complete": False,
         "lack": "",
         "limits": None if limits is None else limits.to_json(),
-        "timed": bench.device.kind is DeviceKind.CUDA,
+        "timed": workspace.device.kind is DeviceKind.CUDA,
     }
     try:
-        taken = guest.census(request_of(bench, coerce=coerce), min(timeout_s, CENSUS_TIMEOUT_S))
+        taken = contestant.census(request_of(workspace, coerce=coerce), min(timeout_s, CENSUS_TIMEOUT_S))
     except ContestantFailed as failed:
         return noted | {"lack": f"the call for the census failed: {failed.failure.reason}"}
     return noted | {key: value for key, value in taken.to_json().items() if key != "type"}

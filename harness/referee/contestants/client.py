@@ -50,9 +50,9 @@ def open_request(config: RefereeConfig) -> Open:
     )
 
 
-def attach_request(config: RefereeConfig, bench: Workspace, *, own_allocations: bool = False) -> Attach:
-    """What a contestant needs to know of the arena of `bench`."""
-    return Attach(nbytes=bench.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
+def attach_request(config: RefereeConfig, workspace: Workspace, *, own_allocations: bool = False) -> Attach:
+    """What a contestant needs to know of the arena of `workspace`."""
+    return Attach(nbytes=workspace.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
 
 
 OWN_SHARE = 0.25
@@ -68,15 +68,15 @@ class ContestantClient:
     def __init__(
         self,
         config: RefereeConfig,
-        bench: Workspace,
-        guest: ContestantProcess,
+        workspace: Workspace,
+        contestant: ContestantProcess,
         task: Task,
         evidence: dict[str, Any],
         begin: float,
     ) -> None:
         self._config = config
-        self._bench = bench
-        self._guest = guest
+        self._workspace = workspace
+        self._contestant = contestant
         self._task = task
         self._evidence = evidence
         self._deadline = begin + config.solution_timeout_s
@@ -111,49 +111,51 @@ class ContestantClient:
 
     def _load(self, *, empty: bool = False) -> None:
         """Bring the solution in; with `empty`, calls that do next to nothing are timed in its process before."""
-        bench, config = self._bench, self._config
-        self._guest.attach(attach_request(self._config, bench), bench.arena.fd, config.load_timeout_s)
+        workspace, config = self._workspace, self._config
+        self._contestant.attach(attach_request(self._config, workspace), workspace.arena.fd, config.load_timeout_s)
         if empty:
-            self._empty = self._guest.empty_calls(config.load_timeout_s)
+            self._empty = self._contestant.empty_calls(config.load_timeout_s)
         request = Load(
             source=self._task.source,
             filename=self._task.filename,
             modules=self._task.modules,
-            init_tree=bench.init_tree.to_json(),
-            init_slots=bench.init_slots,
-            state=bench.state_slots,
-            seed=bench.model_seed,
+            init_tree=workspace.init_tree.to_json(),
+            init_slots=workspace.init_slots,
+            state=workspace.state_slots,
+            seed=workspace.model_seed,
         )
         begin = time.perf_counter()
         try:
-            loaded = self._guest.load(request, min(config.load_timeout_s, self._left_s()))
+            loaded = self._contestant.load(request, min(config.load_timeout_s, self._left_s()))
         except ContestantFailed as error:
             raise self._explained(error) from error
         self._own_s += time.perf_counter() - begin
-        if not {*loaded.unmatched, *loaded.copied} <= set(bench.state_slots):
+        if not {*loaded.unmatched, *loaded.copied} <= set(workspace.state_slots):
             raise ContestantFailed(OTHER_STATE)
         self._unmatched = loaded.unmatched
         self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(loaded.unmatched)}
         if loaded.notes:
             self._evidence["notes"] = [one_line(note, limit=MAX_NOTE_CHARS) for note in loaded.notes[:MAX_NOTES]]
 
-    def _burst(self, turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
+    def _burst(self, planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         """The claims, and the seconds until the outputs lay still.
 
         A stopped process's kernels run on. What one of them still writes shows by the outputs' checksums, and what it
         takes while they are read, beyond the shortest time in which that was ever done, is added to the burst.
         """
-        done, wall_s = self._ask(calls_of(self._bench, turns))
+        done, wall_s = self._ask(calls_of(self._workspace, planned_calls))
         if self._config.device is DeviceKind.CUDA:
-            self._closed = sorted(turn.index for turn in turns)  # in one order, so that they are found at once
+            self._closed = sorted(
+                planned_call.index for planned_call in planned_calls
+            )  # in one order, so that they are found at once
             begin = time.perf_counter()
-            self._closed_digests = self._bench.output_digests(self._closed)
+            self._closed_digests = self._workspace.output_digests(self._closed)
             wall_s += max(0.0, self._beyond_reading_s(time.perf_counter() - begin))
         return done, wall_s
 
     def _beyond_reading_s(self, took_s: float) -> float:
         """How much longer than ever it `took_s` to read the outputs of the burst that is over."""
-        known_s = self._bench.reading_s
+        known_s = self._workspace.reading_s
         closed = tuple(self._closed)
         if closed not in known_s:
             begin = time.perf_counter()
@@ -167,30 +169,30 @@ class ContestantClient:
         """Raise `ContestantFailed` where outputs have changed since the burst that they are of was over, or the
         process that wrote them did not stand still."""
         try:
-            self._guest.expect_still()
+            self._contestant.expect_still()
         except ContestantFailed as error:
             raise error if error.recording is None else self._explained(error) from error
         self._expect_unchanged()
 
     def _expect_unchanged(self) -> None:
-        if self._bench.output_digests(self._closed) != self._closed_digests:
+        if self._workspace.output_digests(self._closed) != self._closed_digests:
             raise ContestantFailed(LATE_WRITE)
 
     def _request(self, calls: tuple[Call, ...], schedule: int = 0) -> Burst:
         return Burst(
             calls=calls,
-            input_tree=self._bench.tree.to_json(),
-            state_names=self._bench.traits.updates_state,
-            restore_state=bool(self._bench.traits.updates_state),
+            input_tree=self._workspace.tree.to_json(),
+            state_names=self._workspace.traits.updates_state,
+            restore_state=bool(self._workspace.traits.updates_state),
             coerce_device=self._config.device_policy == "coerce",
             schedule=schedule,
-            contiguous=self._bench.traits.contiguous,
+            contiguous=self._workspace.traits.contiguous,
         )
 
     def _ask(self, calls: tuple[Call, ...], schedule: int = 0) -> tuple[BurstDone, float]:
         calls_s, left_s = self._config.call_timeout_s * len(calls), self._left_s()
         try:
-            done, wall_s = self._guest.burst(self._request(calls, schedule), min(calls_s, left_s))
+            done, wall_s = self._contestant.burst(self._request(calls, schedule), min(calls_s, left_s))
         except ContestantFailed as error:
             if error.failure.status is not Status.timeout or calls_s <= left_s:
                 raise self._explained(error) from error
@@ -210,7 +212,7 @@ class ContestantClient:
         """`error` with what the checks had found by then as its cause, and where a process that died stood."""
         held = CrashReport(reports=error.reports)
         if error.recording is not None:
-            held = examine(error.recording, self._guest)
+            held = examine(error.recording, self._contestant)
         stood_in = None if held.stood_in is None else self._places((held.stood_in,))[0]
         return ContestantFailed(explained(standing(error.failure, stood_in), self._places(held.reports)))
 

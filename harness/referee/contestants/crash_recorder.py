@@ -94,9 +94,9 @@ class CrashRecorder:
 
 def parsed(held: bytes) -> CrashRecording:
     """The recording in `BYTES` bytes; whatever in them is none is left out."""
-    used, turn, running = struct.unpack_from("<QQQ", held)
+    used, planned_call, running = struct.unpack_from("<QQQ", held)
     log = held[_LOG_AT : _LOG_AT + min(used, BYTES)]
-    launch_at = _LAUNCHES_AT + turn % 2 * _TEXT_BYTES
+    launch_at = _LAUNCHES_AT + planned_call % 2 * _TEXT_BYTES
     return CrashRecording(
         findings=tuple(_entries(log)),
         launch=_entry(_text(held, launch_at)),

@@ -1,7 +1,8 @@
 """What a contestant that died without a word has left behind, made to findings and a place with lines of sources.
 
-Trusted side. Imports `guest`, `recorder` and `messages`. All of it is claims. Compiled code is looked into by a process
-behind the walls of the one that is gone (`harness.untrusted.contestant.symbolizer`), whose answers are claims as well.
+Trusted side. Imports `contestant`, `recorder` and `messages`. All of it is claims. Compiled code is looked into by a
+process behind the walls of the one that is gone (`harness.untrusted.contestant.symbolizer`), whose answers are claims
+as well.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class CrashReport:
     stood_in: Mapping[str, Any] | None = None
 
 
-def examine(recording: CrashRecording, guest: ContestantProcess) -> CrashReport:
+def examine(recording: CrashRecording, contestant: ContestantProcess) -> CrashReport:
     """What the recording of this guest, which is gone, tells."""
-    places = _located(recording.sites(), guest)
+    places = _located(recording.sites(), contestant)
     return CrashReport(
         reports=tuple(entry.located(places) for entry in recording.findings), stood_in=stood_in(recording, places)
     )
@@ -60,11 +61,14 @@ def stood_in(recording: CrashRecording, places: Places) -> Mapping[str, Any] | N
     return last or None
 
 
-def _located(sites: tuple[Site, ...], guest: ContestantProcess) -> Places:
+def _located(sites: tuple[Site, ...], contestant: ContestantProcess) -> Places:
     """The lines of these places; none of any where they can't be had."""
     if not sites:
         return {}
-    with suppress(WireError, OSError, MessageError, ZygoteError, SandboxUnavailable), guest.beside(SYMBOLISER) as child:
+    with (
+        suppress(WireError, OSError, MessageError, ZygoteError, SandboxUnavailable),
+        contestant.beside(SYMBOLISER) as child,
+    ):
         child.channel.send(Locate(sites=sites).to_json(), timeout_s=LOCATE_LIMIT_S)
         found = Located.from_json(child.channel.receive(LOCATE_LIMIT_S).message).places
         if len(found) == len(sites):

@@ -1,10 +1,10 @@
 """Contestants begun ahead: forked, sandboxed and with their device open before their turn comes.
 
-Trusted side. Imports `guest`, `messages` and `sandbox`. One begun ahead is for one purpose of one known task, with the
-very policy and log that it would get in its turn, and no code of any submission is in it before it is taken. A thread
-begins one after another and leaves each stopped; while something is timed, the one that is at it is stopped in the
-middle (`hold`). It is no more than a head start: where there is none, or it is not sound any more, `take` starts a
-contestant on the spot.
+Trusted side. Imports `contestant`, `messages` and `sandbox`. One begun ahead is for one purpose of one known task,
+with the very policy and log that it would get in its turn, and no code of any submission is in it before it is taken.
+A thread begins one after another and leaves each stopped; while something is timed, the one that is at it is stopped
+in the middle (`hold`). It is no more than a head start: where there is none, or it is not sound any more, `take`
+starts a contestant on the spot.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Key:
 
 @dataclass(slots=True, eq=False)
 class _PendingStart:
-    """One that was asked for. `guest` is None until it is `over`, and then where there is none to be had."""
+    """One that was asked for. `contestant` is None until it is `over`, and then where there is none to be had."""
 
     head: Key
     policy: SandboxPolicy
-    guest: ContestantProcess | None = None
+    contestant: ContestantProcess | None = None
     dropped: bool = False
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -109,11 +109,11 @@ class ContestantPool:
                 begun = None
         if begun is not None:
             self._finish(begun)
-            guest, begun.guest = begun.guest, None
-            if guest is not None:
-                if begun.policy == policy and self._sound(guest):
-                    return guest
-                guest.__exit__()
+            contestant, begun.contestant = begun.contestant, None
+            if contestant is not None:
+                if begun.policy == policy and self._sound(contestant):
+                    return contestant
+                contestant.__exit__()
         return ContestantProcess(self._zygote, policy, head.log_path, memory_limit_bytes=self._memory_limit_bytes)
 
     def keep(self, log_paths: Collection[Path]) -> None:
@@ -175,14 +175,14 @@ class ContestantPool:
                 begun.dropped = True  # one under way is ended by the thread that begins it
                 if begun in self._waiting:
                     self._waiting.remove(begun)
-                if begun.guest is not None:
-                    ended.append(begun.guest)
-        for guest in ended:
-            guest.__exit__()
+                if begun.contestant is not None:
+                    ended.append(begun.contestant)
+        for contestant in ended:
+            contestant.__exit__()
 
-    def _sound(self, guest: ContestantProcess) -> bool:
+    def _sound(self, contestant: ContestantProcess) -> bool:
         with suppress(ContestantFailed):
-            guest.open(self._opening, SOUND_LIMIT_S)
+            contestant.open(self._opening, SOUND_LIMIT_S)
             return True
         return False
 
@@ -198,16 +198,16 @@ class ContestantPool:
                     continue
                 begun = self._waiting.pop(0)
                 self._busy = True
-            guest = None
+            contestant = None
             try:
-                guest = self._opened(begun)
+                contestant = self._opened(begun)
             finally:
                 with self._changed:
                     dropped = begun.dropped
                     if not dropped:
-                        begun.guest, guest = guest, None
-                if guest is not None:
-                    guest.__exit__()
+                        begun.contestant, contestant = contestant, None
+                if contestant is not None:
+                    contestant.__exit__()
                 begun.over.set()
                 with self._changed:
                     self._busy = False
@@ -216,20 +216,20 @@ class ContestantPool:
     def _opened(self, begun: _PendingStart) -> ContestantProcess | None:
         """A contestant with its device open; None where there is none, whose reason shows when it is its turn."""
         try:
-            guest = ContestantProcess(
+            contestant = ContestantProcess(
                 self._zygote, begun.policy, begun.head.log_path, memory_limit_bytes=self._memory_limit_bytes
             )
         except (ZygoteError, SandboxUnavailable, OSError, ValueError):
             return None
         try:
-            if guest.sandbox.strength == "full":
+            if contestant.sandbox.strength == "full":
                 with self._changed:
-                    self._opening_now = guest
+                    self._opening_now = contestant
                     self._changed.notify_all()
                     if self._held:
-                        guest.hold()
-                guest.open(self._opening, OPEN_LIMIT_S)
-                return guest
+                        contestant.hold()
+                contestant.open(self._opening, OPEN_LIMIT_S)
+                return contestant
             self._unwalled = True
         except (ContestantFailed, StopError):
             pass
@@ -237,8 +237,8 @@ class ContestantPool:
             with self._changed:
                 self._opening_now = None
                 # It may have answered just before it was to be held; it is paused by now, and needs no other hold.
-                guest.go_on()
-        guest.__exit__()
+                contestant.go_on()
+        contestant.__exit__()
         return None
 
 
@@ -264,14 +264,14 @@ class TrustedContestant:
     def lent(self, task: Task) -> Iterator[ContestantProcess]:
         """One for `task`, whose policy is the same for all of them; `give_back` may keep it, else it is ended with the
         block."""
-        guest, self._kept = self._kept or self._start(task), None
+        contestant, self._kept = self._kept or self._start(task), None
         try:
-            yield guest
+            yield contestant
         finally:
-            if guest is not self._kept:
-                guest.__exit__()
+            if contestant is not self._kept:
+                contestant.__exit__()
 
-    def give_back(self, guest: ContestantProcess, device: Device, peak_bytes: int | None) -> int | None:
+    def give_back(self, contestant: ContestantProcess, device: Device, peak_bytes: int | None) -> int | None:
         """Keep it for the next problem, behind full walls. How much device memory its process had; None: not known.
 
         `peak_bytes` is what its calls have allocated. All else is the same for every problem, and is found out by
@@ -279,20 +279,20 @@ class TrustedContestant:
         """
         before = device.taken_bytes()
         if before is not None and self._base_bytes is None:
-            guest.kill()
+            contestant.kill()
             after = device.taken_bytes()
             process_bytes = None if after is None else before - after
             if process_bytes is not None and peak_bytes is not None:
                 self._base_bytes = process_bytes - peak_bytes
             return process_bytes
-        if guest.sandbox.strength == "full":
+        if contestant.sandbox.strength == "full":
             with suppress(ContestantFailed):  # what was measured before holds, and the next problem gets a new one
-                guest.release(RELEASE_LIMIT_S)
-                self._kept = guest
+                contestant.release(RELEASE_LIMIT_S)
+                self._kept = contestant
         return None if self._base_bytes is None or peak_bytes is None else self._base_bytes + peak_bytes
 
     def close(self) -> None:
         """End the one that waits. Idempotent."""
-        guest, self._kept = self._kept, None
-        if guest is not None:
-            guest.__exit__()
+        contestant, self._kept = self._kept, None
+        if contestant is not None:
+            contestant.__exit__()

@@ -412,10 +412,10 @@ def trusted_policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None)
     return replace(own, env=ONE_QUEUE) if own.gpu else own
 
 
-def told(guest: ContestantProcess) -> dict[str, Any]:
+def told(contestant: ContestantProcess) -> dict[str, Any]:
     """What a record says of the walls that stood around this contestant, and of its end."""
-    held: dict[str, Any] = {**guest.sandbox.to_json(), "opened_ahead_s": guest.opened_s}
-    ended = guest.exit_report
+    held: dict[str, Any] = {**contestant.sandbox.to_json(), "opened_ahead_s": contestant.opened_s}
+    ended = contestant.exit_report
     if ended is not None:
         held["peak_memory_bytes"] = ended.peak_memory_bytes
         held["log_truncated"] = ended.log_truncated

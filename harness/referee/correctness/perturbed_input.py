@@ -49,7 +49,7 @@ Ask = Callable[[Sequence[PlannedCall]], BurstDone]
 class PerturbedInput:
     """The check of one solution. `evidence` says what was changed, `set_to` what elements were set to so far."""
 
-    bench: Workspace
+    workspace: Workspace
     verifier: Verifier
     ask: Ask
     secret: random.Random
@@ -59,12 +59,12 @@ class PerturbedInput:
 
     def check(self, answered: Sequence[int]) -> Failure | None:
         """Ask for one of the sets `answered`, whose inputs still lie there, once more with an element changed."""
-        if self.bench.traits.mutates_inputs:
+        if self.workspace.traits.mutates_inputs:
             return None
-        index = next((index for index in answered if self.bench.variant(index) == OWN), None)
+        index = next((index for index in answered if self.workspace.variant(index) == OWN), None)
         if index is None:
             index = answered[0]
-            self.bench.draw(index)
+            self.workspace.draw(index)
             self._call(index)
         free = self._free(index)
         self.secret.shuffle(free)
@@ -80,27 +80,27 @@ class PerturbedInput:
         """Numbers of the inputs that may be changed."""
         leaves = [
             (number, leaf)
-            for number, leaf in enumerate(self.bench.tensors(self.bench.sets[index].inputs))
+            for number, leaf in enumerate(self.workspace.tensors(self.workspace.sets[index].inputs))
             if leaf.is_floating_point() and leaf.numel() > 1 and leaf.element_size() > 1
         ]
         reasons = restrictions([leaf for _, leaf in leaves])
         return [number for (number, _), reason in zip(leaves, reasons, strict=True) if reason is None]
 
     def _check(self, index: int, order: Sequence[int]) -> Failure | None:
-        truth = self.bench.truth(index, ()).answer.leaves
+        truth = self.workspace.truth(index, ()).answer.leaves
         # In the outputs' own types: in float64 two truths at once might not fit.
-        before = [leaf.to(dtype) for leaf, dtype in zip(truth, self.bench.traits.dtypes, strict=True)]
+        before = [leaf.to(dtype) for leaf, dtype in zip(truth, self.workspace.traits.dtypes, strict=True)]
         del truth
-        answered = self.bench.output_digests([index])
+        answered = self.workspace.output_digests([index])
         if (what := self._change(index, before, order)) is None:
             return None
         self.evidence.setdefault("changed", []).append(what)
         del before
-        self.bench.amend(index)
-        turns, done = self._call(index)
-        (finding,) = self.verifier.check(turns, done, with_reference=False)
+        self.workspace.amend(index)
+        planned_calls, done = self._call(index)
+        (finding,) = self.verifier.check(planned_calls, done, with_reference=False)
         failure = finding.failure
-        if (failure is not None or self._was_let_pass(finding)) and self.bench.output_digests([index]) == answered:
+        if (failure is not None or self._was_let_pass(finding)) and self.workspace.output_digests([index]) == answered:
             self.evidence["stale"] = True
             return Failure(
                 status=Status.wrong_value,
@@ -121,11 +121,11 @@ class PerturbedInput:
         return any(rms is not None and not own.admits(rms, largest) for rms, largest in errors)
 
     def _call(self, index: int) -> tuple[list[PlannedCall], BurstDone]:
-        self.bench.hold_back([index])
-        self.bench.mask([index])
-        self.bench.device.synchronize()
-        turns = [PlannedCall(index=index, mode=CallMode.COLD)]
-        return turns, self.ask(turns)
+        self.workspace.hold_back([index])
+        self.workspace.mask([index])
+        self.workspace.device.synchronize()
+        planned_calls = [PlannedCall(index=index, mode=CallMode.COLD)]
+        return planned_calls, self.ask(planned_calls)
 
     def _unlike_before(self, mean: float, least: float, dtype: torch.dtype) -> float:
         """A value from once to twice `least` beyond the mean that no element was set to before, where the type has one
@@ -140,9 +140,9 @@ class PerturbedInput:
     def _change(self, index: int, before: Sequence[torch.Tensor], order: Sequence[int]) -> str | None:
         """Change as little as makes a difference to the truth, in the first input of `order` in which something does;
         what that was, None where nothing may be changed."""
-        paths = self.bench.tree.paths("inputs")
-        leaves = self.bench.tensors(self.bench.sets[index].inputs)
-        rules = self.bench.problem.rules.variants
+        paths = self.workspace.tree.paths("inputs")
+        leaves = self.workspace.tensors(self.workspace.sets[index].inputs)
+        rules = self.workspace.problem.rules.variants
         for number in order if rules else ():
             flat = leaves[number].view(-1)
             sample = flat[:: max(1, flat.numel() // SAMPLE)].double()
@@ -163,7 +163,7 @@ class PerturbedInput:
 
     def _matters(self, index: int, before: Sequence[torch.Tensor]) -> bool:
         """Whether the answer of before is no right one on the inputs as they are now."""
-        now = self.bench.truth(index, ()).answer.leaves
+        now = self.workspace.truth(index, ()).answer.leaves
         limits = limits_for(self.required)
         # Compared to no limit: what is looked for beyond them costs more than the comparison, and nobody reads it here.
         return any(not compare(old, new, limits=UNLIMITED).within(limits) for old, new in zip(before, now, strict=True))

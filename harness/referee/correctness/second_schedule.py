@@ -78,7 +78,7 @@ class SecondSchedule:
     `evidence` and `labels` hold what was seen.
     """
 
-    bench: Workspace
+    workspace: Workspace
     verifier: Verifier
     ask: Callable[[Sequence[PlannedCall], int], BurstDone]
     atomics: bool
@@ -134,22 +134,22 @@ class SecondSchedule:
 
     def _repeat(self, indices: Sequence[int], schedule: int) -> BurstDone:
         for index in indices:
-            self.bench.redraw(index)
-        self.bench.device.synchronize()
-        return self.ask(_turns(indices), schedule)
+            self.workspace.redraw(index)
+        self.workspace.device.synchronize()
+        return self.ask(_planned_calls(indices), schedule)
 
     def _wrong(self, indices: Sequence[int], done: BurstDone) -> Failure | None:
-        return overall(self.verifier.check(_turns(indices), done, with_reference=False))
+        return overall(self.verifier.check(_planned_calls(indices), done, with_reference=False))
 
     def _answers(self, index: int) -> dict[str, torch.Tensor]:
-        bench, traits = self.bench, self.bench.traits
-        held = bench.sets[index]
+        workspace, traits = self.workspace, self.workspace.traits
+        held = workspace.sets[index]
         names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
         slots = [*held.outputs, *held.state]
         if traits.mutates_inputs:
-            names += bench.tree.paths("inputs")
+            names += workspace.tree.paths("inputs")
             slots += held.inputs
-        return {name: tensor.clone() for name, tensor in zip(names, bench.tensors(slots), strict=True)}
+        return {name: tensor.clone() for name, tensor in zip(names, workspace.tensors(slots), strict=True)}
 
     def _difference(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> ScheduleDifference | None:
         return next((d for name, tensor in first.items() if (d := difference_of(name, tensor, second[name]))), None)
@@ -174,7 +174,7 @@ def _number(value: torch.Tensor) -> float:
     return float(value.real if value.is_complex() else value)
 
 
-def _turns(indices: Sequence[int]) -> list[PlannedCall]:
+def _planned_calls(indices: Sequence[int]) -> list[PlannedCall]:
     return [PlannedCall(index=index, mode=CallMode.COLD) for index in indices]
 
 

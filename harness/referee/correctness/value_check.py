@@ -85,7 +85,7 @@ class PendingCheck:
 class ValueCheck:
     """Judges the values of one solution's calls."""
 
-    bench: Workspace
+    workspace: Workspace
     required: PrecisionClass
     _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
     _unclear: set[str] = field(default_factory=set)
@@ -98,15 +98,15 @@ class ValueCheck:
 
         `underway` are the variants whose reference's own errors will be known from calls begun before this one.
         """
-        truth = self.bench.truth(call.index, call.changed)
-        variant = self.bench.variant(call.index)
+        truth = self.workspace.truth(call.index, call.changed)
+        variant = self.workspace.variant(call.index)
         longer = self._mistaken or variant in self._unclear
         begun = None if longer else self._enqueue(call, truth, readings, underway)
         return begun or self._judge(call, truth)
 
     def end(self, begun: PendingCheck, readings: DeferredValues) -> CallVerdict | None:
         """What the readings prove; None where they do not, and `judge` is to be asked."""
-        call, variant = begun.call, self.bench.variant(begun.call.index)
+        call, variant = begun.call, self.workspace.variant(begun.call.index)
         if begun.own is None:
             references = self._references[variant]
         else:
@@ -128,7 +128,7 @@ class ValueCheck:
 
     def judge(self, call: AnsweredCall) -> CallVerdict:
         """All that is to be said of a call, with its truth computed anew."""
-        finding = self._judge(call, self.bench.truth(call.index, call.changed))
+        finding = self._judge(call, self.workspace.truth(call.index, call.changed))
         if finding.failure is None:
             self._unclear.add(finding.variant)
         return finding
@@ -139,38 +139,38 @@ class ValueCheck:
         actual, expected = self._actual(call), self._leaves(truth.answer)
         if (comparisons := _enqueued(actual, expected, readings)) is None:
             return None
-        variant = self.bench.variant(call.index)
+        variant = self.workspace.variant(call.index)
         begun = PendingCheck(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
         own = self._leaves(self._own(call))
         if (errors := _enqueued(own, expected, readings)) is None:
             return None
-        count = len(self.bench.sets[call.index].outputs) if variant == OWN else 0
+        count = len(self.workspace.sets[call.index].outputs) if variant == OWN else 0
         far = [kernelbench_far(a, r) for a, r in zip(actual[:count], own[:count], strict=True)]
         underway.add(variant)
         return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
 
     def _actual(self, call: AnsweredCall) -> list[torch.Tensor]:
         """Where a call's tensors lie, in the order in which they are judged."""
-        bench, held = self.bench, self.bench.sets[call.index]
-        inputs = held.inputs if bench.traits.mutates_inputs else ()
-        return bench.tensors((*held.outputs, *held.state, *inputs))
+        workspace, held = self.workspace, self.workspace.sets[call.index]
+        inputs = held.inputs if workspace.traits.mutates_inputs else ()
+        return workspace.tensors((*held.outputs, *held.state, *inputs))
 
     def _leaves(self, answer: Answer) -> list[torch.Tensor]:
         """The tensors of the reference's answer, in the same order."""
-        traits = self.bench.traits
+        traits = self.workspace.traits
         leaves = [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
         return [*leaves, *answer.inputs] if traits.mutates_inputs else leaves
 
     def _names(self) -> list[str]:
-        traits = self.bench.traits
+        traits = self.workspace.traits
         names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
-        return [*names, *self.bench.tree.paths("inputs")] if traits.mutates_inputs else names
+        return [*names, *self.workspace.tree.paths("inputs")] if traits.mutates_inputs else names
 
     def _own(self, call: AnsweredCall) -> Answer:
         """The reference's own answer."""
-        return self.bench.answer(call.index, call.changed)
+        return self.workspace.answer(call.index, call.changed)
 
     def _constant_limit(self, limits: Sequence[ErrorLimits]) -> float:
         """What numbers beside the tensors may be off by: as single values of the first of these, if there is one."""
@@ -179,7 +179,7 @@ class ValueCheck:
     def _judge(self, call: AnsweredCall, truth: Truth) -> CallVerdict:
         """Everything about one call, waiting for the device wherever that is needed."""
         actual, expected = self._actual(call), self._leaves(truth.answer)
-        variant = self.bench.variant(call.index)
+        variant = self.workspace.variant(call.index)
         close: bool | None = None
         references = self._references.get(variant) if variant == OWN else None
         answer: Answer | None = None
@@ -188,7 +188,7 @@ class ValueCheck:
             answer = self._own(call)
             own = self._leaves(answer)
             if variant == OWN:
-                count = len(self.bench.sets[call.index].outputs)
+                count = len(self.workspace.sets[call.index].outputs)
                 close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             self._references[variant] = references
@@ -206,7 +206,7 @@ class ValueCheck:
             limits = [limits_for(self.required, reference) for reference in references]
             comparisons = _compared(actual, expected, own, limits)
         # Several truths more, which help nobody once an answer was wrong.
-        nearby = () if self._mistaken else self.bench.nearby(call.index, call.changed, self.required)
+        nearby = () if self._mistaken else self.workspace.nearby(call.index, call.changed, self.required)
         sensitivity = sensitivity_of(
             comparisons,
             self.required,
@@ -250,12 +250,12 @@ class ValueCheck:
         failure = judgement.failure or _constants(call.claim, tree, self._constant_limit(limits), own)
         if failure is not None:
             inside = [c.within(limit) for c, limit in zip(comparisons, limits, strict=True)]
-            count = len(self.bench.sets[call.index].outputs)
+            count = len(self.workspace.sets[call.index].outputs)
             if all(inside[:count]) and not all(inside[count:]):
                 failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
         self._mistaken = self._mistaken or failure is not None
         return CallVerdict(
-            variant=self.bench.variant(call.index),
+            variant=self.workspace.variant(call.index),
             failure=failure,
             judgement=judgement,
             truth=source,

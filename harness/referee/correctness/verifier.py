@@ -40,28 +40,34 @@ OTHER_LAYOUT = "other_layout"
 class Verifier:
     """Judges the calls of one solution. `labels` grows as properties of the solution show."""
 
-    bench: Workspace
+    workspace: Workspace
     required: PrecisionClass
     coerce: bool
     labels: list[str] = field(default_factory=list)
     _values: ValueCheck = field(init=False)
 
     def __post_init__(self) -> None:
-        self._values = ValueCheck(self.bench, self.required)
+        self._values = ValueCheck(self.workspace, self.required)
 
-    def check(self, turns: Sequence[PlannedCall], done: BurstDone, *, with_reference: bool) -> list[CallVerdict]:
+    def check(
+        self, planned_calls: Sequence[PlannedCall], done: BurstDone, *, with_reference: bool
+    ) -> list[CallVerdict]:
         """Judge every call of a burst. With `with_reference`, KernelBench's own rule is applied too."""
-        indices = sorted(turn.index for turn in turns)  # always in one order, whose places are found at once
+        indices = sorted(
+            planned_call.index for planned_call in planned_calls
+        )  # always in one order, whose places are found at once
         # Waited for: on inputs that a call has changed the reference might do anything.
-        changed = dict(zip(indices, self.bench.changed_inputs(indices), strict=True))
+        changed = dict(zip(indices, self.workspace.changed_inputs(indices), strict=True))
         readings, underway = DeferredValues(), set[str]()
         begun = [
             self._begin(
-                AnsweredCall(index=turn.index, claim=claim, changed=changed[turn.index], wanted=with_reference),
+                AnsweredCall(
+                    index=planned_call.index, claim=claim, changed=changed[planned_call.index], wanted=with_reference
+                ),
                 readings,
                 underway,
             )
-            for turn, claim in zip(turns, done.claims, strict=True)
+            for planned_call, claim in zip(planned_calls, done.claims, strict=True)
         ]
         compared = self._compare_again(indices)
         readings.read()
@@ -73,19 +79,21 @@ class Verifier:
                 finding = self._values.judge(call.call)
                 compared = None  # what has been read since must have been what was drawn, too
             findings.append(finding)
-        if not self.bench.traits.mutates_inputs:
+        if not self.workspace.traits.mutates_inputs:
             # Whoever changes inputs between that look and their truth is judged by what it made of them.
-            late = dict(zip(indices, self.bench.changed_inputs(indices, compared), strict=True))
+            late = dict(zip(indices, self.workspace.changed_inputs(indices, compared), strict=True))
             findings = [
-                self._mutated(turn.index, late[turn.index]) if late[turn.index] and finding.failure is None else finding
-                for turn, finding in zip(turns, findings, strict=True)
+                self._mutated(planned_call.index, late[planned_call.index])
+                if late[planned_call.index] and finding.failure is None
+                else finding
+                for planned_call, finding in zip(planned_calls, findings, strict=True)
             ]
         self._note_addresses(done)
         return findings
 
     def _compare_again(self, indices: Sequence[int]) -> torch.Tensor | None:
         """A second look at the inputs, behind all that reads them; None where calls may change them."""
-        return None if self.bench.traits.mutates_inputs else self.bench.compare_inputs(indices)
+        return None if self.workspace.traits.mutates_inputs else self.workspace.compare_inputs(indices)
 
     def _note_addresses(self, done: BurstDone) -> None:
         # The contestant keeps each result alive until the next call has returned, so fresh outputs can't share one
@@ -99,14 +107,14 @@ class Verifier:
         """The finding on a call that changed these inputs. Raises `ProblemError` where the reference changes them too,
         on this draw and not on that of its trial call: it may even have been the one that did, as both are timed over
         the same memory."""
-        paths = self.bench.tree.paths("inputs")
-        if theirs := self.bench.inputs_changed_by_reference(index, changed):
+        paths = self.workspace.tree.paths("inputs")
+        if theirs := self.workspace.inputs_changed_by_reference(index, changed):
             raise ProblemError(
                 f"the reference changes {paths[theirs[0]]} on some draws of its inputs only, so that nobody can tell "
                 "who may; change them in every call, or work on a copy"
             )
         return CallVerdict(
-            variant=self.bench.variant(index),
+            variant=self.workspace.variant(index),
             failure=Failure(
                 status=Status.mutated_input,
                 reason=f"{paths[changed[0]]} was changed by the call; the reference leaves its inputs alone",
@@ -117,13 +125,13 @@ class Verifier:
     def _begin(self, call: AnsweredCall, readings: DeferredValues, underway: set[str]) -> PendingCheck | CallVerdict:
         """Begin judging a call, whose values will be among `readings`, or judge it, where nothing needs them."""
         if failure := self._structure(call.claim):
-            return CallVerdict(variant=self.bench.variant(call.index), failure=failure)
-        if call.changed and not self.bench.traits.mutates_inputs:
+            return CallVerdict(variant=self.workspace.variant(call.index), failure=failure)
+        if call.changed and not self.workspace.traits.mutates_inputs:
             return self._mutated(call.index, call.changed)
         return self._values.begin(call, readings, underway)
 
     def _structure(self, claim: CallClaim) -> Failure | None:
-        traits = self.bench.traits
+        traits = self.workspace.traits
         try:
             tree = TreeSpec.from_json(claim.tree)
         except TreeError as error:

@@ -36,7 +36,7 @@ class PlannedCall:
     mode: CallMode
 
 
-def plan_turns(count: int, secret: random.Random, number: int = 0, *, sparing: bool = False) -> tuple[PlannedCall, ...]:
+def plan_calls(count: int, secret: random.Random, number: int = 0, *, sparing: bool = False) -> tuple[PlannedCall, ...]:
     """Turns of round `number` over `count` input sets in a secret order: to warm up, timed cold, timed for latency.
 
     With `FEW_SETS` or fewer (large problems), and where calls are `sparing`, only the first round spends one on warming
@@ -69,8 +69,8 @@ def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterato
         yield OWN_INPUTS
 
 
-def stressed_turns(
-    turns: Sequence[PlannedCall], following: Mapping[CallMode, Iterator[tuple[str, int]]], secret: random.Random
+def stressed_planned_calls(
+    planned_calls: Sequence[PlannedCall], following: Mapping[CallMode, Iterator[tuple[str, int]]], secret: random.Random
 ) -> dict[int, tuple[str, int]]:
     """Input sets of a round that are not drawn as the problem's own, with variant and part: of the calls of each mode
     that `following` names one in `CALLS_A_STRESSED_ONE`, nobody knows which, the mode's next ones. A round without such
@@ -80,22 +80,22 @@ def stressed_turns(
     """
     chosen = {}
     for mode, variants in following.items():
-        if held := [turn.index for turn in turns if turn.mode is mode]:
+        if held := [planned_call.index for planned_call in planned_calls if planned_call.mode is mode]:
             for index in secret.sample(held, max(1, len(held) // CALLS_A_STRESSED_ONE)):
                 chosen[index] = next(variants)
     return chosen
 
 
-def calls_of(bench: Workspace, turns: Sequence[PlannedCall]) -> tuple[Call, ...]:
+def calls_of(workspace: Workspace, planned_calls: Sequence[PlannedCall]) -> tuple[Call, ...]:
     """The turns as requests to the contestant."""
     return tuple(
         Call(
-            inputs=bench.sets[turn.index].inputs,
-            outputs=bench.sets[turn.index].outputs,
-            state=bench.sets[turn.index].state,
-            seed=bench.call_seed(turn.index) if bench.traits.draws_random else None,
-            mode=turn.mode,
-            late=bench.late_words(turn.index),
+            inputs=workspace.sets[planned_call.index].inputs,
+            outputs=workspace.sets[planned_call.index].outputs,
+            state=workspace.sets[planned_call.index].state,
+            seed=workspace.call_seed(planned_call.index) if workspace.traits.draws_random else None,
+            mode=planned_call.mode,
+            late=workspace.late_words(planned_call.index),
         )
-        for turn in turns
+        for planned_call in planned_calls
     )

@@ -1,7 +1,7 @@
 """Loads a problem's module from its source, with a workload's sizes in place of the file's.
 
 Trusted side only: the referee and the baselines use it, a contestant never sees it. A problem is trusted code and is
-executed here. Imports the vocabulary, `devices`, `python_syntax`, `sizes`, `trees` and `whereabouts`.
+executed here. Imports the vocabulary, `devices`, `python_syntax`, `sizes`, `trees` and `progress_marker`.
 
 The module is registered under a random name, since dataclasses, `torch.compile` and Triton look a class up by
 the name of its module, and so that nothing else in the process can reach it by guessing. Two loads share nothing.
@@ -47,11 +47,11 @@ class ReferenceModule:
         workload: Workload,
         module: ModuleType,
         sizes: Mapping[str, Any],
-        whereabouts: ProgressMarker = NOWHERE,
+        progress_marker: ProgressMarker = NOWHERE,
     ) -> None:
         self.problem = problem
         self.workload = workload
-        self._whereabouts = whereabouts
+        self._progress_marker = progress_marker
         self.sizes = sizes
         """Values of the file's constants under this workload, for declared costs and for display."""
         self._module = module
@@ -64,7 +64,7 @@ class ReferenceModule:
 
     def at(self, step: Phase) -> AbstractContextManager[None]:
         """Whoever runs the problem's code does so in this, and says which."""
-        return self._whereabouts.at(self.problem, self.workload, step)
+        return self._progress_marker.at(self.problem, self.workload, step)
 
     def get_inputs(self) -> Any:
         """What the problem's own function returns; raises what that raises. `harness.referee.problem.inputs` draws
@@ -124,10 +124,10 @@ class ReferenceModule:
             raise ProblemError(f"{what}: {describe(error)}") from error
 
 
-def load_reference(problem: Problem, workload: Workload, whereabouts: ProgressMarker = NOWHERE) -> ReferenceModule:
+def load_reference(problem: Problem, workload: Workload, progress_marker: ProgressMarker = NOWHERE) -> ReferenceModule:
     """Execute `problem` with the sizes of `workload` in a module of its own.
 
-    `whereabouts` is told whenever, now and later, the problem's code runs.
+    `progress_marker` is told whenever, now and later, the problem's code runs.
     Raises `ProblemError` where the file doesn't parse or run, or lacks `Model`, `get_inputs` or `get_init_inputs`.
     """
     name = f"reference_{secrets.token_hex(16)}"
@@ -140,10 +140,10 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: ProgressMa
         raise ProblemError(f"the file is not valid Python: {describe(error)}") from error
     sys.modules[name] = module
     try:
-        with cuda_missed(), whereabouts.at(problem, workload, Phase.IMPORT):
+        with cuda_missed(), progress_marker.at(problem, workload, Phase.IMPORT):
             exec(code, module.__dict__)
         sizes = {key: getattr(module, key, UNKNOWN) for key in constants(tree)}
-        return ReferenceModule(problem, workload, module, sizes, whereabouts)
+        return ReferenceModule(problem, workload, module, sizes, progress_marker)
     except ProblemError:
         sys.modules.pop(name, None)
         raise

@@ -71,17 +71,17 @@ class Workspace:
         sets_wanted: int,
         secret: random.Random,
         small_sets_wanted: int = 0,
-        whereabouts: ProgressMarker = NOWHERE,
+        progress_marker: ProgressMarker = NOWHERE,
     ) -> None:
         """`small_sets_wanted` is how many sets there should be where one takes few bytes (`SMALL_SET_BYTES`);
-        `whereabouts` is told when the problem's code runs."""
+        `progress_marker` is told when the problem's code runs."""
         self.problem = problem
         self.workload = workload
         self.device = device
         self._secret = secret
-        self._reference = load_reference(problem, workload, whereabouts)
+        self._reference = load_reference(problem, workload, progress_marker)
         if device.kind is DeviceKind.HOST:
-            self._refuse_what_has_no_room(whereabouts)
+            self._refuse_what_has_no_room(progress_marker)
         self.model_seed = secret.getrandbits(48)
         self.oracle = Reference(self._reference, device, self.model_seed)
         first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
@@ -126,14 +126,14 @@ class Workspace:
     def _new_seed(self) -> int:
         return self._secret.getrandbits(62)
 
-    def _refuse_what_has_no_room(self, whereabouts: ProgressMarker) -> None:
+    def _refuse_what_has_no_room(self, progress_marker: ProgressMarker) -> None:
         """Raise `NoRoom` for inputs that can't be laid out, before one of them is drawn: nothing else would stop
         drawing, copying and computing before the kernel ends other programs for want of memory. Where the problem does
         not tell its inputs without data, it is tried."""
         try:
             # In a module of its own: what its functions keep from one call to the next must not be without data.
             with torch.device("meta"):
-                leaves, _ = flatten(list(load_reference(self.problem, self.workload, whereabouts).get_inputs()))
+                leaves, _ = flatten(list(load_reference(self.problem, self.workload, progress_marker).get_inputs()))
             set_bytes = sum(tensor_bytes(tuple(leaf.shape), leaf.dtype) for leaf in leaves)
         except (Exception, SystemExit):
             return

@@ -40,18 +40,23 @@ class Soundness:
         self._allow = allow_degenerate
         self._found: dict[tuple[object, ...], tuple[str, ...]] = {}
 
-    def check(self, bench: Workspace) -> tuple[str, ...]:
+    def check(self, workspace: Workspace) -> tuple[str, ...]:
         """What the problem wrongly takes for right. Raises `ProblemError` where there is something and it is not
         allowed, or where the reference differs from itself."""
-        problem = bench.problem
-        key = (problem.digest, problem.precision, bench.workload.name, str(sorted(bench.workload.sizes.items())))
+        problem = workspace.problem
+        key = (
+            problem.digest,
+            problem.precision,
+            workspace.workload.name,
+            str(sorted(workspace.workload.sizes.items())),
+        )
         if key not in self._found:
-            if not self._allow and (apart := _apart_from_itself(bench)) > APART:
+            if not self._allow and (apart := _apart_from_itself(workspace)) > APART:
                 raise ProblemError(
                     f"the reference is not deterministic: two calls on the same inputs, seeded alike, are {apart:.2g} "
                     "of the output's size apart; draw random numbers with torch's generators only"
                 )
-            self._found[key] = taken_for_right(bench, problem.precision)
+            self._found[key] = taken_for_right(workspace, problem.precision)
         found = self._found[key]
         if found and not self._allow:
             more = f" and {len(found) - 1} more" if found[1:] else ""
@@ -62,13 +67,15 @@ class Soundness:
         return found
 
 
-def _apart_from_itself(bench: Workspace) -> float:
+def _apart_from_itself(workspace: Workspace) -> float:
     """The largest scaled error between two answers of the reference to one call, of outputs that are real numbers and
-    finite. Draws into the first set of `bench`. Where the device lacks the memory to look, 0."""
-    bench.draw(HERE, "own")
-    inputs = bench.tensors(bench.sets[HERE].inputs)
+    finite. Draws into the first set of `workspace`. Where the device lacks the memory to look, 0."""
+    workspace.draw(HERE, "own")
+    inputs = workspace.tensors(workspace.sets[HERE].inputs)
     try:
-        one, other = (bench.oracle.answer(inputs, bench.tree, bench.call_seed(HERE)).leaves for _ in range(2))
+        one, other = (
+            workspace.oracle.answer(inputs, workspace.tree, workspace.call_seed(HERE)).leaves for _ in range(2)
+        )
         pairs = [(a.contiguous(), b.contiguous()) for a, b in zip(one, other, strict=True) if a.is_floating_point()]
         # Nearly always they are the same bits, which is told in a small part of the time.
         differing = [(a, b) for a, b in pairs if a.shape == b.shape and not torch.equal(a, b)]
@@ -77,32 +84,34 @@ def _apart_from_itself(bench: Workspace) -> float:
         torch.cuda.empty_cache()
         return 0.0
     finally:
-        bench.oracle.restore_state()
+        workspace.oracle.restore_state()
 
 
-def taken_for_right(bench: Workspace, required: PrecisionClass) -> tuple[str, ...]:
+def taken_for_right(workspace: Workspace, required: PrecisionClass) -> tuple[str, ...]:
     """What the problem wrongly accepts, in words; empty where it rejects all that it was shown.
 
-    Draws into the first two sets of `bench`. Where the device lacks the memory to look, nothing is found.
+    Draws into the first two sets of `workspace`. Where the device lacks the memory to look, nothing is found.
     """
     try:
-        trials = run_trials(blind(len(bench.traits.shapes)), _samples(bench, required), lambda s: _elsewhere(bench, s))
+        trials = run_trials(
+            blind(len(workspace.traits.shapes)), _samples(workspace, required), lambda s: _elsewhere(workspace, s)
+        )
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
         return ()
     finally:
-        bench.oracle.restore_state()
+        workspace.oracle.restore_state()
     return tuple(trial.wrong.name for trial in trials if trial.survived)
 
 
-def _samples(bench: Workspace, required: PrecisionClass) -> Iterator[ReferenceCall]:
-    for variant, part in variants_of(bench.problem):
-        bench.draw(HERE, variant, part=part)
-        inputs = bench.tensors(bench.sets[HERE].inputs)
-        yield make_sample(variant, inputs, bench.tree, bench.call_seed(HERE), bench.oracle, required)
+def _samples(workspace: Workspace, required: PrecisionClass) -> Iterator[ReferenceCall]:
+    for variant, part in variants_of(workspace.problem):
+        workspace.draw(HERE, variant, part=part)
+        inputs = workspace.tensors(workspace.sets[HERE].inputs)
+        yield make_sample(variant, inputs, workspace.tree, workspace.call_seed(HERE), workspace.oracle, required)
 
 
-def _elsewhere(bench: Workspace, sample: ReferenceCall) -> Leaves:
-    bench.draw(ELSEWHERE, sample.variant)
-    inputs = bench.tensors(bench.sets[ELSEWHERE].inputs)
-    return bench.oracle.answer(inputs, bench.tree, bench.call_seed(ELSEWHERE)).leaves
+def _elsewhere(workspace: Workspace, sample: ReferenceCall) -> Leaves:
+    workspace.draw(ELSEWHERE, sample.variant)
+    inputs = workspace.tensors(workspace.sets[ELSEWHERE].inputs)
+    return workspace.oracle.answer(inputs, workspace.tree, workspace.call_seed(ELSEWHERE)).leaves

@@ -64,7 +64,7 @@ class BackToBackTimes:
     that the device shares (`cached`) or not (`cold`).
     """
 
-    manner: LaunchMode
+    launch_mode: LaunchMode
     data: str
     verdict: BackToBackVerdict
     seconds: Mapping[LaunchMode, float]
@@ -82,7 +82,7 @@ class BackToBackTimes:
     @property
     def proven(self) -> bool:
         """Whether queued calls explain the claims."""
-        return self.manner is LaunchMode.QUEUED and self.verdict.charge_s == 0.0
+        return self.launch_mode is LaunchMode.QUEUED and self.verdict.charge_s == 0.0
 
     @property
     def waits(self) -> bool:
@@ -110,16 +110,16 @@ class BackToBackCheck:
 
     def __init__(
         self,
-        asker: BackToBackRunner,
+        burst_runner: BackToBackRunner,
         known: ProblemCalibration,
         verify: Callable[[BackToBackBurst], list[CallVerdict]],
         findings: list[CallVerdict],
     ) -> None:
-        self._asker = asker
+        self._burst_runner = burst_runner
         self._known = known
         self._verify = verify
         self._findings = findings
-        self._indices = range(known.quiet.nonstop_sets)
+        self._indices = range(known.quiet.back_to_back_sets)
         self._seconds: dict[LaunchMode, float] = {}
         self._refused: dict[LaunchMode, BurstRefusal] = {}
         self._copied_s: list[float] = []
@@ -140,14 +140,14 @@ class BackToBackCheck:
         if not proves_more(claimed_s, len(self._indices)):
             return None
         latency_s = statistics.median(latencies_s) if latencies_s else None
-        manner = LaunchMode.QUEUED
-        verdict = self._hold(manner, claimed_s, None)
+        launch_mode = LaunchMode.QUEUED
+        verdict = self._hold(launch_mode, claimed_s, None)
         if verdict is None:
             # Where calls have to be launched one by one, and only there, waiting for launches counts as explained. It
             # counts as the solution's time all the same, unless the reference could not be queued either.
-            why, manner = _why(self._refused), LaunchMode.LAUNCHED
+            why, launch_mode = _why(self._refused), LaunchMode.LAUNCHED
             verdict = self._hold(
-                manner,
+                launch_mode,
                 claimed_s,
                 None if why is RefusalCause.FAILS else latency_s,
                 by_clock=why in (RefusalCause.WAITS, RefusalCause.FAILS) and self._known.quiet.queued_s is not None,
@@ -156,17 +156,18 @@ class BackToBackCheck:
         if verdict is None:
             return None
         return BackToBackTimes(
-            manner=manner,
+            launch_mode=launch_mode,
             data=(
                 "cached"
-                if len(self._indices) * self._asker.bench.set_bytes <= self._asker.bench.device.cache_bytes
+                if len(self._indices) * self._burst_runner.workspace.set_bytes
+                <= self._burst_runner.workspace.device.cache_bytes
                 else "cold"
             ),
             verdict=verdict,
             seconds=self._seconds,
             refused=self._refused,
             copied_s=self._copied_s,
-            copying_s=copying_s(self._asker.bench) if self._copied_s else None,
+            copying_s=copying_s(self._burst_runner.workspace) if self._copied_s else None,
             waited=self._waited,
             late_s=self._late_s,
             kept_from_clock=self._kept_from_clock,
@@ -174,7 +175,7 @@ class BackToBackCheck:
 
     def _hold(
         self,
-        manner: LaunchMode,
+        launch_mode: LaunchMode,
         claimed_s: float,
         latency_s: float | None,
         *,
@@ -183,24 +184,24 @@ class BackToBackCheck:
     ) -> BackToBackVerdict | None:
         """Rule 6 of `claims` on bursts of this manner. Where all that the clock says counts, the least of all tries is
         what it says; with `whole` nothing is taken off that."""
-        calibration = self._known.nonstop.get(manner)
+        calibration = self._known.back_to_back.get(launch_mode)
         if calibration is None:
             return None
-        tolerance = TOLERANCES[manner]
+        tolerance = TOLERANCES[launch_mode]
         walls_s: list[float] = []
         late, least_s, begin_s = 0, math.inf, time.perf_counter()
         self._late_s = []
         while True:
-            held = self._right(manner, Sleep(REST_S, ASLEEP * least_s) if late else AWAKE)
+            held = self._right(launch_mode, Sleep(REST_S, ASLEEP * least_s) if late else AWAKE)
             if held is None:
                 return None
             walls_s.append(held.wall_s)
             self._late_s.append(held.late_s)
             late += held.late_s > tolerance.burst_s
             least_s = min(least_s, held.wall_s - held.late_s)
-            if manner is LaunchMode.QUEUED:
+            if launch_mode is LaunchMode.QUEUED:
                 self._copied_s.append(held.copied_s)
-            self._seconds[manner] = min(self._seconds.get(manner, held.claimed_s), held.claimed_s)
+            self._seconds[launch_mode] = min(self._seconds.get(launch_mode, held.claimed_s), held.claimed_s)
             del held  # the next burst's copies are to get the memory of these, which was reserved once
             verdict = judge_back_to_back(
                 walls_s,
@@ -221,29 +222,29 @@ class BackToBackCheck:
                 self._kept_from_clock = True
                 return verdict
 
-    def _right(self, manner: LaunchMode, rest: Sleep = AWAKE) -> BackToBackBurst | None:
+    def _right(self, launch_mode: LaunchMode, rest: Sleep = AWAKE) -> BackToBackBurst | None:
         """One burst whose answers are right; else why not is noted: only launched ones must be."""
-        held = self._asked(manner, rest)
+        held = self._asked(launch_mode, rest)
         if isinstance(held, BurstRefusal):
-            self._refused[manner] = replace(held, text=one_line(held.text, limit=200))
+            self._refused[launch_mode] = replace(held, text=one_line(held.text, limit=200))
             return None
         latest = self._verify(held)
         if not held.still():
             raise ContestantFailed(LATE_WRITE)
         wrong = [finding.failure for finding in latest if finding.failure is not None]
-        if wrong and manner is not LaunchMode.LAUNCHED:
-            self._refused[manner] = BurstRefusal(
-                RefusalCause.FAILS, one_line(f"{NOT_RIGHT[manner]}: {wrong[0].reason}", limit=200)
+        if wrong and launch_mode is not LaunchMode.LAUNCHED:
+            self._refused[launch_mode] = BurstRefusal(
+                RefusalCause.FAILS, one_line(f"{NOT_RIGHT[launch_mode]}: {wrong[0].reason}", limit=200)
             )
             return None
         self._findings += latest
         return None if wrong else held
 
-    def _asked(self, manner: LaunchMode, rest: Sleep) -> BackToBackBurst | BurstRefusal:
+    def _asked(self, launch_mode: LaunchMode, rest: Sleep) -> BackToBackBurst | BurstRefusal:
         """One burst; again where its calls waited behind the gate, until they did so `QUEUE_TRIES` times in all."""
         begin_s = time.perf_counter()
         while True:
-            held = self._asker.run(self._indices, manner, rest=rest)
+            held = self._burst_runner.run(self._indices, launch_mode, rest=rest)
             if held != WAITS:
                 return held
             self._waited += 1
@@ -256,7 +257,7 @@ class BackToBackCheck:
         Nothing of worth may be asked of the contestant afterwards: code need not bear being captured, and no failure
         is a verdict.
         """
-        if claimed_s >= SHORT_S or not graphable(self._asker.bench):
+        if claimed_s >= SHORT_S or not graphable(self._burst_runner.workspace):
             return None, None
         try:
             held = self._right(LaunchMode.GRAPH)

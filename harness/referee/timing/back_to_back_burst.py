@@ -90,7 +90,7 @@ class BackToBackBurst:
     aside behind it; `still` tells whether they still are as they were then. Up to `late_s` of `wall_s` the referee was
     kept from looking at its clock."""
 
-    turns: tuple[PlannedCall, ...]
+    planned_calls: tuple[PlannedCall, ...]
     done: BurstDone
     wall_s: float
     late_s: float
@@ -107,26 +107,26 @@ class BackToBackBurst:
 class BackToBackRunner:
     """How to ask one contestant: `request` makes a burst of calls. `limit_s` bounds each answer, in seconds."""
 
-    bench: Workspace
-    guest: ContestantProcess
+    workspace: Workspace
+    contestant: ContestantProcess
     request: Callable[[tuple[Call, ...]], Burst]
     limit_s: float
 
     def run(
-        self, indices: Sequence[int], manner: LaunchMode, *, drawn: bool = False, rest: Sleep = AWAKE
+        self, indices: Sequence[int], launch_mode: LaunchMode, *, drawn: bool = False, rest: Sleep = AWAKE
     ) -> BackToBackBurst | BurstRefusal:
         """Make one call on each of these sets, drawn anew, without a pause; or why that can't be had.
 
         With `drawn` the inputs are taken as they are: for trusted code. Raises `ContestantFailed`.
         """
-        bench = self.bench
-        turns = tuple(PlannedCall(index=index, mode=CallMode.COLD) for index in indices)
-        calls = tuple(replace(call, late=()) for call in calls_of(bench, turns))
+        workspace = self.workspace
+        planned_calls = tuple(PlannedCall(index=index, mode=CallMode.COLD) for index in indices)
+        calls = tuple(replace(call, late=()) for call in calls_of(workspace, planned_calls))
         try:
-            coming, aside = None if drawn else LateInputs(bench, indices), OutputCopies(bench, indices)
+            coming, aside = None if drawn else LateInputs(workspace, indices), OutputCopies(workspace, indices)
         except torch.OutOfMemoryError:
             return NO_MEMORY
-        if (refused := self._prepare(self.request(calls), manner)) is not None:
+        if (refused := self._prepare(self.request(calls), launch_mode)) is not None:
             return refused
         if coming is not None:
             coming.draw()
@@ -134,39 +134,39 @@ class BackToBackRunner:
         time.sleep(rest.before_s)
         if coming is not None:
             coming.complete()
-        clocked = self._open(rest.behind_s) if manner is LaunchMode.QUEUED else self._go(manner)
+        clocked = self._open(rest.behind_s) if launch_mode is LaunchMode.QUEUED else self._go(launch_mode)
         if clocked is None:
             return BurstRefusal(RefusalCause.FAILS, "they did not end in time")
         wall_s, late_s = clocked
         copied_s, waited_s = aside.take()
-        if manner is LaunchMode.QUEUED:
+        if launch_mode is LaunchMode.QUEUED:
             # It is the contestant's device that says it is done. What it still had to do then holds up the copies.
-            beyond_s = max(0.0, copied_s - copying_s(bench))
+            beyond_s = max(0.0, copied_s - copying_s(workspace))
             wall_s += beyond_s
             late_s += min(waited_s, beyond_s)
-        done = self.guest.collect(len(turns), self._patience_s(manner))
+        done = self.contestant.collect(len(planned_calls), self._patience_s(launch_mode))
         return BackToBackBurst(
-            turns=turns, done=done, wall_s=wall_s, late_s=late_s, copied_s=copied_s, still=aside.same
+            planned_calls=planned_calls, done=done, wall_s=wall_s, late_s=late_s, copied_s=copied_s, still=aside.same
         )
 
-    def _patience_s(self, manner: LaunchMode) -> float:
+    def _patience_s(self, launch_mode: LaunchMode) -> float:
         """Seconds for one answer. Capturing a graph may build something first; the other manners do nothing new."""
-        return self.limit_s if manner is LaunchMode.GRAPH else min(self.limit_s, ANSWER_LIMIT_S)
+        return self.limit_s if launch_mode is LaunchMode.GRAPH else min(self.limit_s, ANSWER_LIMIT_S)
 
-    def _prepare(self, burst: Burst, manner: LaunchMode) -> BurstRefusal | None:
-        patience_s = self._patience_s(manner)
-        if manner is not LaunchMode.QUEUED:
-            said = self.guest.prepare(Prepare(burst=burst, manner=manner), patience_s)
-            if said is not None and manner is LaunchMode.LAUNCHED:
+    def _prepare(self, burst: Burst, launch_mode: LaunchMode) -> BurstRefusal | None:
+        patience_s = self._patience_s(launch_mode)
+        if launch_mode is not LaunchMode.QUEUED:
+            said = self.contestant.prepare(Prepare(burst=burst, launch_mode=launch_mode), patience_s)
+            if said is not None and launch_mode is LaunchMode.LAUNCHED:
                 raise ContestantFailed(NOT_LAUNCHED)
             return None if said is None else BurstRefusal(RefusalCause.FAILS, said)
         try:
-            gate = self.bench.device.own_gate().owner
+            gate = self.workspace.device.own_gate().owner
         except DeviceError as error:
             return BurstRefusal(RefusalCause.NO_GATE, str(error))
-        request = Prepare(burst=burst, manner=manner, number=gate.begin())
+        request = Prepare(burst=burst, launch_mode=launch_mode, number=gate.begin())
         with opened_after(gate, PATIENCE_S):
-            said = self.guest.prepare(request, patience_s, gate.fd)
+            said = self.contestant.prepare(request, patience_s, gate.fd)
         if said is None and not gate.is_open:
             return None
         gate.open()  # whatever was queued must not stand before what comes next
@@ -174,7 +174,7 @@ class BackToBackRunner:
 
     def _open(self, asleep_s: float) -> tuple[float, float] | None:
         """Seconds from opening the gate until what was queued behind it was done; up to how many they are too many."""
-        gate = self.bench.device.own_gate().owner
+        gate = self.workspace.device.own_gate().owner
         if gate.told:
             gate.open()
             raise ContestantFailed(TOLD_EARLY)
@@ -183,8 +183,8 @@ class BackToBackRunner:
         end = gate.wait_done(min(self.limit_s, QUEUE_LIMIT_S))
         return None if end is None else (end.at_s - begin.at_s, begin.loose_s + end.loose_s)
 
-    def _go(self, manner: LaunchMode) -> tuple[float, float]:
+    def _go(self, launch_mode: LaunchMode) -> tuple[float, float]:
         """The same from starting the process until it was stopped."""
         before_s = runqueue_delay.waited_s()
-        wall_s = self.guest.go(self._patience_s(manner))
+        wall_s = self.contestant.go(self._patience_s(launch_mode))
         return wall_s, min(wall_s, runqueue_delay.waited_s() - before_s)

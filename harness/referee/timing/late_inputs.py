@@ -74,17 +74,17 @@ class _Sectors:
 class LateInputs:
     """Inputs of these sets, in memory that no contestant sees. Raises `torch.OutOfMemoryError` where there is none."""
 
-    def __init__(self, bench: Workspace, indices: Sequence[int]) -> None:
-        self._bench = bench
+    def __init__(self, workspace: Workspace, indices: Sequence[int]) -> None:
+        self._workspace = workspace
         self._indices = tuple(indices)
         # A set's inputs lie behind one another in the arena, and here in the same way.
-        self._begins = [_begin(bench.sets[index].inputs) for index in self._indices]
-        sizes = [_end(bench.sets[i].inputs) - begin for i, begin in zip(self._indices, self._begins, strict=True)]
+        self._begins = [_begin(workspace.sets[index].inputs) for index in self._indices]
+        sizes = [_end(workspace.sets[i].inputs) - begin for i, begin in zip(self._indices, self._begins, strict=True)]
         self._starts = [sum(sizes[:number]) for number in range(len(sizes))]
-        self._bytes = torch.empty(sum(sizes), dtype=torch.uint8, device=bench.device.torch_device)
+        self._bytes = torch.empty(sum(sizes), dtype=torch.uint8, device=workspace.device.torch_device)
         self._parts = list(torch.split(self._bytes, sizes))
         self._places = [
-            bench.arena.tensor(begin, (size,), torch.uint8) for begin, size in zip(self._begins, sizes, strict=True)
+            workspace.arena.tensor(begin, (size,), torch.uint8) for begin, size in zip(self._begins, sizes, strict=True)
         ]
         self._late: list[tuple[int, int]] = []
         spans = [self._span(number, slot) for number, slot in self._slots()]
@@ -93,42 +93,44 @@ class LateInputs:
                 (span.first // SECTOR_WORDS, slot.offset // SECTOR_WORDS // WORD_BYTES, span.words // SECTOR_WORDS)
                 for span, (_, slot) in zip(spans, self._slots(), strict=True)
             ],
-            bench.device.torch_device,
+            workspace.device.torch_device,
         )
 
     def _slots(self) -> list[tuple[int, Region]]:
         """All inputs, each with its set's number here."""
-        return [(number, slot) for number, index in enumerate(self._indices) for slot in self._bench.sets[index].inputs]
+        return [
+            (number, slot) for number, index in enumerate(self._indices) for slot in self._workspace.sets[index].inputs
+        ]
 
     def draw(self) -> None:
         """Draw all inputs anew, and hold some of them back. The calls on them were asked for before: what their
         generators are set to stays."""
         for number, index in enumerate(self._indices):
-            targets = [self._view(number, slot) for slot in self._bench.sets[index].inputs]
-            self._bench.draw(index, into=targets, call_seed=self._bench.call_seed(index))
+            targets = [self._view(number, slot) for slot in self._workspace.sets[index].inputs]
+            self._workspace.draw(index, into=targets, call_seed=self._workspace.call_seed(index))
         secret = random.SystemRandom()
         self._hold_back(secret)
         self._sectors.choose(secret)
         self._sectors.mask(self._bytes.view(torch.int32).view(-1, SECTOR_WORDS))
-        self._bench.device.synchronize()
+        self._workspace.device.synchronize()
 
     def deliver(self) -> None:
         """Bring the inputs to their places, but for what is held back."""
         if self._bytes.numel():
             torch._foreach_copy_(self._places, self._parts)
-        self._bench.device.synchronize()
+        self._workspace.device.synchronize()
 
     def complete(self) -> None:
         """Write what was held back."""
-        words = self._bench.arena.tensor(0, (self._bench.arena.nbytes // WORD_BYTES,), torch.int32)
+        words = self._workspace.arena.tensor(0, (self._workspace.arena.nbytes // WORD_BYTES,), torch.int32)
         (write,) = writers(words, [self._late])
-        sectors = self._bench.arena.nbytes // WORD_BYTES // SECTOR_WORDS
-        by_sectors = self._bench.arena.tensor(0, (sectors, SECTOR_WORDS), torch.int32)
-        self._bench.device.synchronize()
+        sectors = self._workspace.arena.nbytes // WORD_BYTES // SECTOR_WORDS
+        by_sectors = self._workspace.arena.tensor(0, (sectors, SECTOR_WORDS), torch.int32)
+        self._workspace.device.synchronize()
         self._sectors.restore(by_sectors)
         if write is not None:
             write()  # in sectors, too, as which they were drawn
-        self._bench.device.synchronize()
+        self._workspace.device.synchronize()
 
     def _view(self, number: int, slot: Region) -> torch.Tensor:
         dtype = getattr(torch, slot.dtype)
@@ -137,7 +139,7 @@ class LateInputs:
 
     def _hold_back(self, secret: random.Random) -> None:
         choices = [
-            choose([self._span(number, slot) for slot in self._bench.sets[index].inputs], secret)
+            choose([self._span(number, slot) for slot in self._workspace.sets[index].inputs], secret)
             for number, index in enumerate(self._indices)
         ]
         held = HeldBack(self._bytes.view(torch.int32), choices)

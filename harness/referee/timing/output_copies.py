@@ -28,30 +28,30 @@ COPY_NOISE_FACTOR = 2.0
 apart. The device changes from one process's work to another's in between, which takes a while for all code alike."""
 
 
-def copying_s(bench: Workspace) -> float:
+def copying_s(workspace: Workspace) -> float:
     """How long copying outputs aside may take, in seconds, before it shows that the device was still at work."""
-    return min(bench.copying_s, COPY_NOISE_S + (1.0 + COPY_NOISE) * bench.copy_aside_s)
+    return min(workspace.copying_s, COPY_NOISE_S + (1.0 + COPY_NOISE) * workspace.copy_aside_s)
 
 
-def learn_copying(bench: Workspace, took_s: Sequence[float]) -> None:
+def learn_copying(workspace: Workspace, took_s: Sequence[float]) -> None:
     """Note how long the copies took behind bursts of queued calls of trusted code, in seconds. Who disturbs these can
     only make it more: the least that was ever learnt of the problem counts."""
     middle_s = statistics.median(took_s)
     apart_s = max(abs(each_s - middle_s) for each_s in took_s)
-    bench.copying_s = min(bench.copying_s, middle_s + COPY_NOISE_FACTOR * apart_s + LEAST_COPY_NOISE_S)
+    workspace.copying_s = min(workspace.copying_s, middle_s + COPY_NOISE_FACTOR * apart_s + LEAST_COPY_NOISE_S)
 
 
 class OutputCopies:
     """Copies of the outputs and the state of some sets. Raises `torch.OutOfMemoryError`."""
 
-    def __init__(self, bench: Workspace, indices: Sequence[int]) -> None:
-        self._bench = bench
-        self._tensors = _answers(bench, indices)
+    def __init__(self, workspace: Workspace, indices: Sequence[int]) -> None:
+        self._workspace = workspace
+        self._tensors = _answers(workspace, indices)
         self._copies = [torch.empty_like(tensor) for tensor in self._tensors]
-        bench.device.synchronize()
+        workspace.device.synchronize()
         self._copy()  # loads what it needs
         # The shortest of all solutions', the trusted one's first: nobody can make it longer by keeping the device busy.
-        bench.copy_aside_s = min(bench.copy_aside_s, self._copy())
+        workspace.copy_aside_s = min(workspace.copy_aside_s, self._copy())
 
     def take(self) -> tuple[float, float]:
         """Make the copies; the seconds that this took, and how many of them this thread waited for a processor."""
@@ -63,28 +63,28 @@ class OutputCopies:
         begin = time.perf_counter()
         if self._tensors:
             torch._foreach_copy_(self._copies, self._tensors)
-        self._bench.device.synchronize()
+        self._workspace.device.synchronize()
         return time.perf_counter() - begin
 
     def same(self) -> bool:
         return all(torch.equal(copy, tensor) for copy, tensor in zip(self._copies, self._tensors, strict=True))
 
 
-def reserve(bench: Workspace, indices: Sequence[int]) -> None:
+def reserve(workspace: Workspace, indices: Sequence[int]) -> None:
     """Have the memory that copies for such a burst take in this process's hands, before a contestant's code may take
     all there is: torch keeps what is let go of here. Where there is none, a burst finds out."""
     if not indices:
         return
     with suppress(torch.OutOfMemoryError):
-        held = [LateInputs(bench, indices), [torch.empty_like(tensor) for tensor in _answers(bench, indices)]]
+        held = [LateInputs(workspace, indices), [torch.empty_like(tensor) for tensor in _answers(workspace, indices)]]
         del held
 
 
-def _answers(bench: Workspace, indices: Sequence[int]) -> list[torch.Tensor]:
+def _answers(workspace: Workspace, indices: Sequence[int]) -> list[torch.Tensor]:
     """Outputs and state of these sets, as bytes."""
     return [
         tensor.view(-1).view(torch.uint8)
         for index in indices
-        for tensor in bench.tensors((*bench.sets[index].outputs, *bench.sets[index].state))
+        for tensor in workspace.tensors((*workspace.sets[index].outputs, *workspace.sets[index].state))
         if tensor.numel()
     ]

@@ -78,7 +78,7 @@ take, or what the reference takes beside its inputs."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceTiming:
-    """Seconds a call; bytes beyond the inputs. `nonstop_sets` is how many sets calls are made over back to back, 0
+    """Seconds a call; bytes beyond the inputs. `back_to_back_sets` is how many sets calls are made over back to back, 0
     where that would prove nothing; the figures of such calls are by manner (`messages.Manner`), and `refused` says why
     one is absent that was tried."""
 
@@ -87,7 +87,7 @@ class ReferenceTiming:
     measured_log_width: float
     least_log_width: float
     peak_bytes: int | None
-    nonstop_sets: int = 0
+    back_to_back_sets: int = 0
     back_to_back_s: float | None = None
     queued_s: float | None = None
     graph_s: float | None = None
@@ -110,17 +110,17 @@ class ReferenceTiming:
 class ProblemCalibration:
     """What is known of a problem before a solution to it is judged.
 
-    `pauses` and `nonstop` say what bursts of trusted code take on the wall: those with a flush before each call, and
-    those without, by manner. `sparing` are those with a flush that have no more than `measure.LONG_SETS` calls, where
-    others have more: what a burst costs once is a larger part of each call's share there. `process_bytes` is how much
-    device memory a process of trusted code has. None is not known.
+    `pauses` and `back_to_back` say what bursts of trusted code take on the wall: those with a flush before each call,
+    and those without, by manner. `sparing` are those with a flush that have no more than `measure.LONG_SETS` calls,
+    where others have more: what a burst costs once is a larger part of each call's share there. `process_bytes` is how
+    much device memory a process of trusted code has. None is not known.
     `calm` says that nothing is known to have disturbed the latest measurement of them.
     """
 
     quiet: ReferenceTiming
     pauses: Calibration | None = None
     sparing: Calibration | None = None
-    nonstop: Mapping[LaunchMode, Calibration] = field(default_factory=dict)
+    back_to_back: Mapping[LaunchMode, Calibration] = field(default_factory=dict)
     process_bytes: int | None = None
     calm: bool = True
 
@@ -131,55 +131,55 @@ class ReferenceTimer:
     short. All inputs are drawn here; between steps they may be masked, and must not be drawn anew.
     """
 
-    def __init__(self, bench: Workspace, *, sets: int) -> None:
+    def __init__(self, workspace: Workspace, *, sets: int) -> None:
         for index in range(sets):
-            bench.draw(index)
-        bench.hold_back(range(sets))
-        bench.device.synchronize()
-        self._bench = bench
+            workspace.draw(index)
+        workspace.hold_back(range(sets))
+        workspace.device.synchronize()
+        self._workspace = workspace
         self._sets = sets
-        self._runner = ReferenceRunner(bench)
-        self._turns = [
+        self._runner = ReferenceRunner(workspace)
+        self._planned_calls = [
             PlannedCall(index=0, mode=CallMode.WARM),
             *(PlannedCall(index=index, mode=CallMode.COLD) for index in range(sets)),
         ]
         self._bursts: list[list[float]] = []
         burst = self._burst()
-        self._turns = self._turns[: 1 + so_many(sets, self._reference_s, least=LEAST_CALLS)]
-        wall_s = burst.wall_s * len(self._turns) / (1 + sets)
+        self._planned_calls = self._planned_calls[: 1 + so_many(sets, self._reference_s, least=LEAST_CALLS)]
+        wall_s = burst.wall_s * len(self._planned_calls) / (1 + sets)
         self._most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / wall_s) // 2 * 2))
         self._enough = enough(self._bursts, self._most)
         self._peak_bytes = burst.peak_bytes
-        self._nonstop_sets = min(len(bench.sets), sets_without_pause(bench, burst.peak_bytes or 0))
-        for index in range(sets, self._nonstop_sets):
-            bench.draw(index)
-        bench.device.synchronize()
-        to_compare = bench.device.kind is DeviceKind.CUDA and self._reference_s < EMPTY_BELOW_S
-        self._empty_calls: Mapping[int, EmptyTimed] = empty_kernel.of(bench.device).own() if to_compare else {}
-        self._nonstop: dict[str, Any] | None = None if self._nonstop_sets else {}
+        self._back_to_back_sets = min(len(workspace.sets), sets_without_pause(workspace, burst.peak_bytes or 0))
+        for index in range(sets, self._back_to_back_sets):
+            workspace.draw(index)
+        workspace.device.synchronize()
+        to_compare = workspace.device.kind is DeviceKind.CUDA and self._reference_s < EMPTY_BELOW_S
+        self._empty_calls: Mapping[int, EmptyTimed] = empty_kernel.of(workspace.device).own() if to_compare else {}
+        self._back_to_back: dict[str, Any] | None = None if self._back_to_back_sets else {}
 
     @property
     def apart(self) -> bool:
         """Whether it has to be over before anybody else calls over these inputs: its calls change them."""
-        return self._bench.traits.mutates_inputs
+        return self._workspace.traits.mutates_inputs
 
     @property
     def over(self) -> bool:
-        return self._enough and self._nonstop is not None
+        return self._enough and self._back_to_back is not None
 
     def step(self) -> None:
         """Make the next one; nothing where it is over."""
-        bench = self._bench
+        workspace = self._workspace
         if not self._enough:
-            if bench.traits.mutates_inputs:
+            if workspace.traits.mutates_inputs:
                 for index in range(self._sets):
-                    bench.redraw(index)
-                bench.device.synchronize()
+                    workspace.redraw(index)
+                workspace.device.synchronize()
             self._burst()
             self._enough = enough(self._bursts, self._most)
-        elif self._nonstop is None:
-            own = range(so_many(self._nonstop_sets, self._reference_s, least=FEW_NONSTOP_SETS))
-            self._nonstop = _nonstop(bench, self._runner, own, short=self._reference_s < SHORT_S)
+        elif self._back_to_back is None:
+            own = range(so_many(self._back_to_back_sets, self._reference_s, least=FEW_NONSTOP_SETS))
+            self._back_to_back = _back_to_back(workspace, self._runner, own, short=self._reference_s < SHORT_S)
 
     def result(self) -> ReferenceTiming:
         """What was measured, once what is left was made."""
@@ -199,9 +199,9 @@ class ReferenceTimer:
             measured_log_width=noise_floor(aa).log_width,
             least_log_width=least,
             peak_bytes=self._peak_bytes,
-            nonstop_sets=self._nonstop_sets,
+            back_to_back_sets=self._back_to_back_sets,
             empty_calls=self._empty_calls,
-            **(self._nonstop or {}),
+            **(self._back_to_back or {}),
         )
 
     @property
@@ -209,18 +209,18 @@ class ReferenceTimer:
         return statistics.median(time_s for burst in self._bursts for time_s in burst)
 
     def _burst(self) -> ReferenceBurst:
-        burst = self._runner.burst(self._turns)
+        burst = self._runner.burst(self._planned_calls)
         self._bursts.append([time.device_s for time in burst.times[1:]])
         return burst
 
 
-def sets_without_pause(bench: Workspace, peak_bytes: int) -> int:
+def sets_without_pause(workspace: Workspace, peak_bytes: int) -> int:
     """Over how many sets calls may be made back to back, 0 where copies of not even one may be had. The reference takes
     `peak_bytes` beside its inputs."""
-    set_bytes = max(bench.set_bytes, 1)
+    set_bytes = max(workspace.set_bytes, 1)
     if (many := NONSTOP_BYTES // set_bytes) >= FEW_NONSTOP_SETS:
         return many
-    memory, taken = bench.device.memory_bytes(), bench.device.taken_bytes()
+    memory, taken = workspace.device.memory_bytes(), workspace.device.taken_bytes()
     if memory is None or taken is None:
         return 0
     spared = max(SPARED_SHARE * memory, SPARED_CALLS * max(set_bytes, peak_bytes))
@@ -261,27 +261,27 @@ def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[l
     return [a for a, _ in turned], [b for _, b in turned]
 
 
-def _nonstop(bench: Workspace, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
+def _back_to_back(workspace: Workspace, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
     """The reference's calls back to back, as a graph only where they are short."""
     found: dict[str, Any] = {}
     refused: dict[str, str] = {}
     runner.back_to_back(indices, LaunchMode.LAUNCHED)  # memory is allocated in the first ones
     found["back_to_back_s"] = runner.back_to_back(indices, LaunchMode.LAUNCHED).device_s
-    for manner in (LaunchMode.QUEUED, LaunchMode.GRAPH):
-        if manner is LaunchMode.GRAPH and not (short and graphable(bench)):
+    for launch_mode in (LaunchMode.QUEUED, LaunchMode.GRAPH):
+        if launch_mode is LaunchMode.GRAPH and not (short and graphable(workspace)):
             continue
-        for _ in range(QUEUE_TRIES if manner is LaunchMode.QUEUED else 1):
+        for _ in range(QUEUE_TRIES if launch_mode is LaunchMode.QUEUED else 1):
             try:
-                found[f"{manner}_s"] = runner.back_to_back(indices, manner).device_s
+                found[f"{launch_mode}_s"] = runner.back_to_back(indices, launch_mode).device_s
             except (DeviceError, RuntimeError) as error:
-                refused[manner.value] = one_line(str(error), limit=200)
+                refused[launch_mode.value] = one_line(str(error), limit=200)
             else:
-                refused.pop(manner.value, None)
+                refused.pop(launch_mode.value, None)
                 break
     return {**found, "refused": refused}
 
 
-def graphable(bench: Workspace) -> bool:
+def graphable(workspace: Workspace) -> bool:
     """Whether calls of this problem may be made as a graph: state, generators and inputs stay as they are."""
-    traits = bench.traits
+    traits = workspace.traits
     return not (traits.draws_random or traits.updates_state or traits.mutates_inputs)

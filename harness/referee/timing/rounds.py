@@ -22,7 +22,14 @@ from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.stream_gate import PATIENCE_S, opened_after
 from harness.protocol.messages import BurstDone, CallMode, LaunchMode
 from harness.protocol.tensor_tree import flatten
-from harness.referee.problem.burst_plan import FEW_SETS, OWN_INPUTS, PlannedCall, in_turn, plan_turns, stressed_turns
+from harness.referee.problem.burst_plan import (
+    FEW_SETS,
+    OWN_INPUTS,
+    PlannedCall,
+    in_turn,
+    plan_calls,
+    stressed_planned_calls,
+)
 from harness.referee.problem.workspace import Workspace
 
 
@@ -42,12 +49,12 @@ class ReferenceBurst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One reference burst and one solution burst: `turns` are the solution's calls, `reference_turns` the reference's,
-    which are the same ones or over more of the inputs. `solution_hz` is how fast the GPU's processors ran meanwhile,
-    `in_line_s` how long the solution's threads stood in line for one of the host's."""
+    """One reference burst and one solution burst: `planned_calls` are the solution's calls, `reference_planned_calls`
+    the reference's, which are the same ones or over more of the inputs. `solution_hz` is how fast the GPU's processors
+    ran meanwhile, `in_line_s` how long the solution's threads stood in line for one of the host's."""
 
-    turns: tuple[PlannedCall, ...]
-    reference_turns: tuple[PlannedCall, ...]
+    planned_calls: tuple[PlannedCall, ...]
+    reference_planned_calls: tuple[PlannedCall, ...]
     reference: ReferenceBurst
     solution: BurstDone
     solution_wall_s: float
@@ -58,7 +65,7 @@ class Round:
     @property
     def call_wall_s(self) -> float:
         """The solution's burst by the referee's clock, divided by its calls."""
-        return self.solution_wall_s / len(self.turns)
+        return self.solution_wall_s / len(self.planned_calls)
 
     @property
     def in_line(self) -> bool:
@@ -84,11 +91,19 @@ class Rounds:
     def samples(self, mode: CallMode) -> tuple[list[list[float]], list[list[float]]]:
         """Device seconds per round and call of this mode: of the reference, and as the solution claims."""
         reference = [
-            [t.device_s for turn, t in zip(r.reference_turns, r.reference.times, strict=True) if turn.mode is mode]
+            [
+                t.device_s
+                for planned_call, t in zip(r.reference_planned_calls, r.reference.times, strict=True)
+                if planned_call.mode is mode
+            ]
             for r in self.held
         ]
         solution = [
-            [c.device_s for turn, c in zip(r.turns, r.solution.claims, strict=True) if turn.mode is mode]
+            [
+                c.device_s
+                for planned_call, c in zip(r.planned_calls, r.solution.claims, strict=True)
+                if planned_call.mode is mode
+            ]
             for r in self.held
         ]
         return reference, solution
@@ -98,14 +113,14 @@ class Rounds:
         reference = [
             t.window_s
             for r in self.held
-            for turn, t in zip(r.reference_turns, r.reference.times, strict=True)
-            if turn.mode is mode
+            for planned_call, t in zip(r.reference_planned_calls, r.reference.times, strict=True)
+            if planned_call.mode is mode
         ]
         solution = [
             c.window_s
             for r in self.held
-            for turn, c in zip(r.turns, r.solution.claims, strict=True)
-            if turn.mode is mode
+            for planned_call, c in zip(r.planned_calls, r.solution.claims, strict=True)
+            if planned_call.mode is mode
         ]
         return reference, solution
 
@@ -118,82 +133,93 @@ class ReferenceRunner:
     """
 
     def __init__(
-        self, bench: Workspace, forward: Callable[[Sequence[object]], object] | None = None, *, lane: int = 0
+        self, workspace: Workspace, forward: Callable[[Sequence[object]], object] | None = None, *, lane: int = 0
     ) -> None:
-        self._bench = bench
+        self._workspace = workspace
         self._lane = lane
-        self._forward = forward or bench.oracle.forward
-        first = bench.sets[0]
-        bench.device.prepare_flush()  # its bursts are what others' are held against, the first one too
-        self._scratch = [torch.empty_like(bench.tensor(slot)) for slot in first.outputs]
+        self._forward = forward or workspace.oracle.forward
+        first = workspace.sets[0]
+        workspace.device.prepare_flush()  # its bursts are what others' are held against, the first one too
+        self._scratch = [torch.empty_like(workspace.tensor(slot)) for slot in first.outputs]
 
     def hold_back(self, indices: Sequence[int]) -> None:
         """Hold back words of these sets' inputs. What they are written from before a call lies in memory of the stream
         that the call is made on, beside its small results, as it does in the contestant's process."""
-        with self._bench.device.lane(self._lane):
-            self._bench.hold_back(indices)
+        with self._workspace.device.lane(self._lane):
+            self._workspace.hold_back(indices)
 
-    def burst(self, turns: Sequence[PlannedCall]) -> ReferenceBurst:
-        paces = sm_clock.of(self._bench.device)
-        with self._bench.device.lane(self._lane):
+    def burst(self, planned_calls: Sequence[PlannedCall]) -> ReferenceBurst:
+        paces = sm_clock.of(self._workspace.device)
+        with self._workspace.device.lane(self._lane):
             paces.begin()
-            made = self._made(turns)
+            made = self._made(planned_calls)
             rate_hz = paces.end()
-            self._bench.device.synchronize()  # state is put back by then, which the next truth may need on another lane
+            # State is put back by then, which the next truth may need on another lane.
+            self._workspace.device.synchronize()
             return replace(made, rate_hz=rate_hz)
 
-    def _made(self, turns: Sequence[PlannedCall]) -> ReferenceBurst:
+    def _made(self, planned_calls: Sequence[PlannedCall]) -> ReferenceBurst:
         times = []
-        held_bytes = self._bench.device.start_peak()
+        held_bytes = self._workspace.device.start_peak()
         begin = time.perf_counter()
-        for turn in turns:
-            arguments = self._bench.arguments(turn.index)
-            self._bench.oracle.restore_state()
-            if self._bench.traits.draws_random:
-                self._bench.device.reseed(self._bench.call_seed(turn.index))
-            timer = self._bench.device.time_latency if turn.mode is CallMode.LATENCY else self._bench.device.time_cold
+        for planned_call in planned_calls:
+            arguments = self._workspace.arguments(planned_call.index)
+            self._workspace.oracle.restore_state()
+            if self._workspace.traits.draws_random:
+                self._workspace.device.reseed(self._workspace.call_seed(planned_call.index))
+            timer = (
+                self._workspace.device.time_latency
+                if planned_call.mode is CallMode.LATENCY
+                else self._workspace.device.time_cold
+            )
             with torch.no_grad():
                 forward = functools.partial(self._forward, arguments)
-                times.append(timer(forward, self._copy, functools.partial(self._bench.complete, turn.index)))
+                times.append(
+                    timer(forward, self._copy, functools.partial(self._workspace.complete, planned_call.index))
+                )
         wall_s = time.perf_counter() - begin
-        self._bench.oracle.restore_state()
-        peak_bytes = self._bench.device.peak_bytes()
+        self._workspace.oracle.restore_state()
+        peak_bytes = self._workspace.device.peak_bytes()
         if peak_bytes is not None:
             # What this process holds beside the reference is the harness's own.
-            peak_bytes += self._bench.oracle.state_bytes - held_bytes
+            peak_bytes += self._workspace.oracle.state_bytes - held_bytes
         return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
-    def back_to_back(self, indices: Sequence[int], manner: LaunchMode) -> CallTime:
+    def back_to_back(self, indices: Sequence[int], launch_mode: LaunchMode) -> CallTime:
         """One call's share of calls over these sets without a pause, as the contestant makes the solution's.
 
         Raises what prevents a graph from being captured, and `DeviceError` where calls can't be queued: because the
         device has no gate, or because they wait for it to finish.
         """
-        bench = self._bench
+        workspace = self._workspace
 
         def before(index: int) -> None:
-            bench.oracle.restore_state()
-            if bench.traits.draws_random:
-                bench.device.reseed(bench.call_seed(index))
+            workspace.oracle.restore_state()
+            if workspace.traits.draws_random:
+                workspace.device.reseed(workspace.call_seed(index))
 
         steps = [
             QueuedStep(
                 before=functools.partial(before, index),
-                forward=functools.partial(self._forward, bench.arguments(index)),
+                forward=functools.partial(self._forward, workspace.arguments(index)),
                 after=self._copy,
             )
             for index in indices
         ]
-        took = self._queued(steps) if manner is LaunchMode.QUEUED else BackToBack(bench.device, steps, manner).run()
-        bench.oracle.restore_state()
+        took = (
+            self._queued(steps)
+            if launch_mode is LaunchMode.QUEUED
+            else BackToBack(workspace.device, steps, launch_mode).run()
+        )
+        workspace.oracle.restore_state()
         return CallTime(device_s=took.device_s / len(steps), window_s=took.window_s / len(steps))
 
     def _queued(self, steps: Sequence[QueuedStep]) -> CallTime:
-        gate = self._bench.device.own_gate()
+        gate = self._workspace.device.own_gate()
         number = gate.owner.begin()
         try:
             with opened_after(gate.owner, PATIENCE_S):
-                ready = BackToBack(self._bench.device, steps, LaunchMode.QUEUED, gate.stream, number)
+                ready = BackToBack(self._workspace.device, steps, LaunchMode.QUEUED, gate.stream, number)
             waited = gate.owner.is_open
         finally:
             gate.owner.open()  # what was queued before something failed would stand before all that comes next
@@ -255,7 +281,7 @@ gains more rounds, and pays in each that counts."""
 
 
 def run_rounds(
-    bench: Workspace,
+    workspace: Workspace,
     runner: ReferenceRunner,
     solution_burst: Callable[[Sequence[PlannedCall]], tuple[BurstDone, float]],
     verify: Callable[[Sequence[PlannedCall], BurstDone], bool],
@@ -272,10 +298,10 @@ def run_rounds(
 ) -> Rounds:
     """Alternate bursts until enough is known.
 
-    Some calls of each round (`stressed_turns`), nobody knows which, are over a variant (and its part) of `stress`, like
-    those that values were verified on before: who could tell timed bursts from others would else need to be right on
-    the problem's own inputs alone in them. So is the one timed for latency. They are timed like any other, for both
-    sides over the same inputs.
+    Some calls of each round (`stressed_planned_calls`), nobody knows which, are over a variant (and its part) of
+    `stress`, like those that values were verified on before: who could tell timed bursts from others would else need
+    to be right on the problem's own inputs alone in them. So is the one timed for latency. They are timed like any
+    other, for both sides over the same inputs.
 
     `call_s` is what a call of the solution took so far, flush included; 0 where that is not known.
 
@@ -287,7 +313,7 @@ def run_rounds(
     a burst of the solution, says that its threads stood in line for a processor meanwhile (`MOST_THROWN_S`).
     """
     rounds = Rounds(lacking=len({name for name, _ in stress}))
-    paces = sm_clock.of(bench.device)
+    paces = sm_clock.of(workspace.device)
     begin = lap_s = time.perf_counter()
 
     def spent_on(what: str) -> None:
@@ -296,7 +322,7 @@ def run_rounds(
         last_s, lap_s = lap_s, time.perf_counter()
         rounds.spent_on_s[what] = rounds.spent_on_s.get(what, 0.0) + lap_s - last_s
 
-    redraw = bench.traits.mutates_inputs
+    redraw = workspace.traits.mutates_inputs
     following = {mode: in_turn(stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
     while True:
         # The least of all: who is slow once does not get by with fewer calls to prove its times on (`claims`, rule 4).
@@ -305,54 +331,54 @@ def run_rounds(
         # Calls over inputs so large are long and even, and to verify one of them takes a tenth of a second.
         least = limits.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
         indices = range(sets)
-        turns = reference_turns = plan_turns(sets, secret, len(rounds.held))
+        planned_calls = reference_planned_calls = plan_calls(sets, secret, len(rounds.held))
         if sparing:
-            turns = plan_turns(LONG_SETS, secret, len(rounds.held), sparing=True)
-        stressed = stressed_turns(turns, following, secret)
+            planned_calls = plan_calls(LONG_SETS, secret, len(rounds.held), sparing=True)
+        stressed = stressed_planned_calls(planned_calls, following, secret)
         for index in indices:
             name, part = stressed.get(index, OWN_INPUTS)
-            bench.draw(index, name, part=part)
+            workspace.draw(index, name, part=part)
         runner.hold_back(indices)
         reference_first = len(rounds.held) % 2 == 0
-        bench.device.synchronize()
+        workspace.device.synchronize()
         spent_on(INPUTS)
         reference: ReferenceBurst | None = None
         if reference_first:
-            reference = runner.burst(reference_turns)
+            reference = runner.burst(reference_planned_calls)
             spent_on(REFERENCE)
             if redraw:
                 for index in indices:
-                    bench.redraw(index)
-                bench.device.synchronize()
-        bench.mask(indices)
-        bench.device.synchronize()
+                    workspace.redraw(index)
+                workspace.device.synchronize()
+        workspace.mask(indices)
+        workspace.device.synchronize()
         spent_on(INPUTS)
         paces.begin()
-        done, wall_s = solution_burst(turns)
+        done, wall_s = solution_burst(planned_calls)
         solution_hz = paces.end()
         waited_s = in_line_s()
         spent_on(SOLUTION)
         # Where calls change their inputs, they are a part of the answer, and the reference needs them as they were.
         right = None
         if redraw:
-            right = verify(turns, done)
+            right = verify(planned_calls, done)
             spent_on(OUTPUTS)
         if reference is None:
             if redraw:
                 for index in indices:
-                    bench.redraw(index)
-                bench.device.synchronize()
+                    workspace.redraw(index)
+                workspace.device.synchronize()
                 spent_on(INPUTS)
-            reference = runner.burst(reference_turns)
+            reference = runner.burst(reference_planned_calls)
             spent_on(REFERENCE)
         counts = look()
         if right is None:
-            right = verify(turns, done)
+            right = verify(planned_calls, done)
             spent_on(OUTPUTS)
         rounds.held.append(
             Round(
-                turns=turns,
-                reference_turns=reference_turns,
+                planned_calls=planned_calls,
+                reference_planned_calls=reference_planned_calls,
                 reference=reference,
                 solution=done,
                 solution_wall_s=wall_s,
@@ -377,8 +403,10 @@ def run_rounds(
             rounds.thrown_s += rounds.spent_s - before_s if in_line else 0.0
             rounds.held.pop()
             continue
-        rounds.lacking -= rounds.lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
-        samples = sum(1 for r in rounds.held for turn in r.turns if turn.mode is CallMode.COLD)
+        rounds.lacking -= rounds.lacking > 0 and any(
+            planned_call.mode is CallMode.COLD for planned_call in planned_calls
+        )
+        samples = sum(1 for r in rounds.held for planned_call in r.planned_calls if planned_call.mode is CallMode.COLD)
         if rounds.spent_s + begin > limits.deadline_s():
             rounds.stopped_by = "deadline"
             return rounds

@@ -104,7 +104,7 @@ def _known_calibrations(rounds: Sequence[Round], known: ProblemCalibration | Non
     if known is None or known.pauses is None:
         return None
     few = known.pauses if known.sparing is None else known.sparing
-    return [few if len(held.turns) <= LONG_SETS else known.pauses for held in rounds]
+    return [few if len(held.planned_calls) <= LONG_SETS else known.pauses for held in rounds]
 
 
 def _own_calibrations(rounds: Rounds) -> list[Calibration]:
@@ -151,14 +151,14 @@ def judge_times(
     light: SpeedOfLight | None = None,
     floor: TrustFloor | None = None,
     known: ProblemCalibration | None = None,
-    nonstop: BackToBackTimes | None = None,
+    back_to_back: BackToBackTimes | None = None,
     compared: Compared | None = None,
 ) -> JudgedTimes:
     """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
 
     `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
     `known` what was measured before the solution was started, which a submission can't have slowed: without it, the
-    reference's own bursts stand in for those of trusted code. `nonstop` are the solution's calls back to back.
+    reference's own bursts stand in for those of trusted code. `back_to_back` are the solution's calls back to back.
     `compared` is what calls that do next to nothing took in the solution's process, before it was there.
     """
     quiet = known.quiet if known is not None else None
@@ -191,10 +191,10 @@ def judge_times(
     timed, claimed = rounds.samples(CallMode.COLD)
     own_s = 0.0 if compared is None else compared.taken_off_s
     reference, disturbed = (timed, False) if quiet is None else _undisturbed(timed, quiet)
-    charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
-    proven = nonstop is not None and nonstop.proven
-    least_s = 0.0 if nonstop is None else nonstop.verdict.at_least_s
-    by_clock = nonstop is not None and nonstop.verdict.by_clock
+    charge_s = 0.0 if back_to_back is None else back_to_back.verdict.charge_s
+    proven = back_to_back is not None and back_to_back.proven
+    least_s = 0.0 if back_to_back is None else back_to_back.verdict.at_least_s
+    by_clock = back_to_back is not None and back_to_back.verdict.by_clock
     claims["charged_rounds"] = [n for n, verdict in enumerate(verdicts) if not (verdict.accepted or proven)]
     solution = (
         [[max(_without(time_s, own_s), least_s) for time_s in burst] for burst in claimed]
@@ -202,8 +202,8 @@ def judge_times(
         else [
             [
                 max(_without(time_s, own_s) + charge_s, least_s if by_clock else 0.0)
-                for turn, time_s in zip(r.turns, verdict.times_s, strict=True)
-                if turn.mode is CallMode.COLD
+                for planned_call, time_s in zip(r.planned_calls, verdict.times_s, strict=True)
+                if planned_call.mode is CallMode.COLD
             ]
             for r, verdict in zip(rounds.held, verdicts, strict=True)
         ]
@@ -230,7 +230,9 @@ def judge_times(
             "reference": [r.reference.rate_hz for r in rounds.held],
             "solution": [r.solution_hz for r in rounds.held],
         },
-        "warmup_calls_discarded": sum(turn.mode is CallMode.WARM for r in rounds.held for turn in r.turns),
+        "warmup_calls_discarded": sum(
+            planned_call.mode is CallMode.WARM for r in rounds.held for planned_call in r.planned_calls
+        ),
         "claims": claims,
         "quiet_reference_s": None if quiet is None else quiet.reference_s,
         "decided_by": DECIDED_BY,
@@ -249,24 +251,24 @@ def judge_times(
         timing["noise_floor"] = _floor_of_rounds(timed)
         floor_width = timing["noise_floor"]["log_width"]
     hidden_s = claims["worst"].get("hidden_per_call_s")
-    if nonstop is not None:
+    if back_to_back is not None:
         timing["solution"] |= {
-            "back_to_back_s": nonstop.seconds.get(LaunchMode.LAUNCHED),
-            "queued_s": nonstop.seconds.get(LaunchMode.QUEUED),
+            "back_to_back_s": back_to_back.seconds.get(LaunchMode.LAUNCHED),
+            "queued_s": back_to_back.seconds.get(LaunchMode.QUEUED),
             "graph_s": None,
         }
         timing["back_to_back"] = {
-            **nonstop.verdict.evidence,
-            "manner": nonstop.manner.value,
-            "data": nonstop.data,
-            "refused": {manner.value: refusal.text for manner, refusal in nonstop.refused.items()},
-            "waited": nonstop.waited,
-            "late_s": list(nonstop.late_s),
-            "copies_s": list(nonstop.copied_s),
-            "copies_granted_s": nonstop.copying_s,
+            **back_to_back.verdict.evidence,
+            "manner": back_to_back.launch_mode.value,
+            "data": back_to_back.data,
+            "refused": {launch_mode.value: refusal.text for launch_mode, refusal in back_to_back.refused.items()},
+            "waited": back_to_back.waited,
+            "late_s": list(back_to_back.late_s),
+            "copies_s": list(back_to_back.copied_s),
+            "copies_granted_s": back_to_back.copying_s,
         }
         median_s = statistics.median(time_s for burst in solution for time_s in burst)
-        hidden_s = min(hidden_s or math.inf, max(0.0, nonstop.verdict.at_most_s - median_s))
+        hidden_s = min(hidden_s or math.inf, max(0.0, back_to_back.verdict.at_most_s - median_s))
     timing["hidden_per_call_s"] = hidden_s
     if light is not None:
         timing["speed_of_light"] = {
@@ -276,9 +278,9 @@ def judge_times(
             "floor": None if floor is None else floor.to_json(),
         }
     labels: tuple[str, ...] = (DISTURBED_BASELINE,) if disturbed else ()
-    if nonstop is not None and nonstop.waits:
+    if back_to_back is not None and back_to_back.waits:
         labels += (WAITS_FOR_DEVICE,)
-    if nonstop is not None and nonstop.unqueued:
+    if back_to_back is not None and back_to_back.unqueued:
         labels += (NOT_QUEUED,)
     unexplained = charge_s > 0.0 or (2 * len(refused) > len(verdicts) and not proven)
     raised = by_clock and min(time_s for burst in claimed for time_s in burst) < least_s
@@ -287,9 +289,9 @@ def judge_times(
     if unexplained:
         labels += (UNEXPLAINED,)
     in_line = any(r.in_line for r, verdict in zip(rounds.held, verdicts, strict=True) if not verdict.accepted)
-    if (nonstop is not None and nonstop.kept_from_clock) or (in_line and not proven):
+    if (back_to_back is not None and back_to_back.kept_from_clock) or (in_line and not proven):
         labels += (BUSY_HOST,)
-    why = "" if nonstop is None or not raised else "; " + (WAIT_COUNTS if nonstop.waits else LAUNCHES_COUNT)
+    why = "" if back_to_back is None or not raised else "; " + (WAIT_COUNTS if back_to_back.waits else LAUNCHES_COUNT)
     return JudgedTimes(
         reason=f"right on every input variant; {_in_words(estimate, floor_width)}{why}",
         speedup=estimate.speedup,
@@ -381,7 +383,7 @@ def doubt(rounds: Rounds, device: DeviceKind, known: ProblemCalibration | None) 
         if known is None or calibrations is None:
             return None
         claimed_s = statistics.median(claim.device_s for claim in held.solution.claims)
-        if known.nonstop and proves_more(claimed_s, known.quiet.nonstop_sets):
+        if known.back_to_back and proves_more(claimed_s, known.quiet.back_to_back_sets):
             return None
         calibration = calibrations[0]
     verdict = _judge_round(held, calibration, None, tolerance)
@@ -397,13 +399,13 @@ def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, t
     claims = held.solution.claims
     return judge_claims(
         [claim.device_s for claim in claims],
-        calls=len(held.turns),
+        calls=len(held.planned_calls),
         wall_s=held.solution_wall_s,
         calibration=calibration,
         window_s=[claim.window_s for claim in claims],
         floor_s=floor_s,
         tolerance=tolerance,
-        counted=[index for index, turn in enumerate(held.turns) if turn.mode is CallMode.COLD],
+        counted=[index for index, planned_call in enumerate(held.planned_calls) if planned_call.mode is CallMode.COLD],
     )
 
 

@@ -106,7 +106,7 @@ class _Stage:
     """What both sides need: the problem made ready, and settings."""
 
     config: RefereeConfig
-    bench: Workspace
+    workspace: Workspace
     logs: Path
     tool: str | None = None
     failures: list[str] = field(default_factory=list)
@@ -138,10 +138,10 @@ def _profiled(
     config: RunConfig, job: PlannedSolution, built: BuildOutcome, device: Device, tool: str | None
 ) -> Profile:
     settings = replace(referee_config(config, None), sanitizer=None)
-    bench = Workspace(job.problem, job.workload, device, sets_wanted=2, secret=random.Random())
+    workspace = Workspace(job.problem, job.workload, device, sets_wanted=2, secret=random.Random())
     with tempfile.TemporaryDirectory(prefix="harness-profile-") as folder, ExitStack() as stack:
-        stack.callback(bench.close)
-        stage = _Stage(config=settings, bench=bench, logs=Path(folder), tool=tool)
+        stack.callback(workspace.close)
+        stage = _Stage(config=settings, workspace=workspace, logs=Path(folder), tool=tool)
         tasks = (_task(job, built, stage.logs), _reference_task(job.problem, job.workload, stage.logs))
         try:
             noted = _censuses(stage, tasks)
@@ -155,7 +155,7 @@ def _profiled(
                 ("solution", "reference"), tasks, builds, noted, counted, strict=True
             )
         ]
-        flops, traffic = bench.costs
+        flops, traffic = workspace.costs
         rates = measured_peaks.ensure(device, config.cache_dir) or datasheet(device.name or "")
         light = None
         if rates is not None:
@@ -208,9 +208,9 @@ def _censuses(stage: _Stage, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         noted = []
         for task in tasks:
             try:
-                with _started(stage, zygote, task, under_tool=False) as guest:
+                with _started(stage, zygote, task, under_tool=False) as contestant:
                     timeout_s = stage.config.call_timeout_s
-                    noted.append(take_census(guest, stage.bench, coerce=True, timeout_s=timeout_s))
+                    noted.append(take_census(contestant, stage.workspace, coerce=True, timeout_s=timeout_s))
             except ContestantFailed as failed:
                 noted.append({"rows": [], "complete": False, "lack": failed.failure.reason, "failed": True})
         return noted
@@ -232,9 +232,9 @@ def _count(stage: _Stage, task: Task) -> tuple[tuple[ncu.Counters, ...], str | N
     )
     try:
         zygote.wait_ready(NCU_START_S)
-        with _started(stage, zygote, task, under_tool=True) as guest:
-            guest.census(request_of(stage.bench, coerce=True, marked=True), NCU_CALL_S)
-            guest.finish(END_S)
+        with _started(stage, zygote, task, under_tool=True) as contestant:
+            contestant.census(request_of(stage.workspace, coerce=True, marked=True), NCU_CALL_S)
+            contestant.finish(END_S)
     except (ContestantFailed, ZygoteError) as failed:
         lack = str(failed)
     finally:
@@ -254,18 +254,18 @@ def _started(stage: _Stage, zygote: Zygote, task: Task, *, under_tool: bool) -> 
         under_tool=under_tool,
     )
     limit_s = stage.config.load_timeout_s
-    attach = attach_request(stage.config, stage.bench, own_allocations=under_tool)
-    subject = subject_of(task, stage.bench, attach, calls=1)
-    guest = ContestantProcess(zygote, policy, task.log_path, memory_limit_bytes=stage.config.memory_limit_bytes)
+    attach = attach_request(stage.config, stage.workspace, own_allocations=under_tool)
+    subject = subject_of(task, stage.workspace, attach, calls=1)
+    contestant = ContestantProcess(zygote, policy, task.log_path, memory_limit_bytes=stage.config.memory_limit_bytes)
     try:
-        guest.attach(subject.attach, subject.arena_fd, limit_s)
-        guest.load(subject.load, limit_s)
+        contestant.attach(subject.attach, subject.arena_fd, limit_s)
+        contestant.load(subject.load, limit_s)
         for _ in range(WARM_UP_CALLS):
-            guest.burst(subject.burst, stage.config.call_timeout_s)
+            contestant.burst(subject.burst, stage.config.call_timeout_s)
     except BaseException:
-        guest.__exit__()
+        contestant.__exit__()
         raise
-    return guest
+    return contestant
 
 
 def _side(

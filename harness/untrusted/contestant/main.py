@@ -224,7 +224,7 @@ class Contestant:
     def _prepare(self, message: Mapping[str, Any], fds: Sequence[int]) -> Ready:
         """Make everything ready; a manner in which calls can't be made is no failure."""
         assert self._device is not None
-        burst, manner = Burst.from_json(message), LaunchMode(message["manner"])
+        burst, launch_mode = Burst.from_json(message), LaunchMode(message["manner"])
         tree = TreeSpec.from_json(burst.input_tree)
         self._snapshots = []
         self._prepared = None
@@ -235,7 +235,7 @@ class Contestant:
                 self._gate = self._device.attach_gate(fds[0])
             elif fds:
                 os.close(fds[0])
-            self._prepared = BackToBack(self._device, steps, manner, self._gate, int(message["number"]))
+            self._prepared = BackToBack(self._device, steps, launch_mode, self._gate, int(message["number"]))
         except Exception as error:
             return Ready(refused=f"{type(error).__name__}: {error}"[:MAX_TEXT])
         return Ready()

@@ -142,7 +142,7 @@ def test_short_replies_are_checked_too(value: dict[str, Any]) -> None:
 
 def test_preparing_carries_the_whole_burst() -> None:
     burst = Burst(calls=(), input_tree={"format": 1}, state_names=(), restore_state=False, coerce_device=True)
-    value = Prepare(burst=burst, manner=LaunchMode.QUEUED, number=7).to_json()
+    value = Prepare(burst=burst, launch_mode=LaunchMode.QUEUED, number=7).to_json()
     assert Burst.from_json(value) == burst
     assert (value["type"], LaunchMode(value["manner"]), value["number"]) == ("prepare", LaunchMode.QUEUED, 7)
 

@@ -27,7 +27,7 @@ KNOWN: Any = SimpleNamespace(calm=True)
 DOUBTFUL: Any = SimpleNamespace(calm=False)
 
 
-def bench(
+def workspace(
     digest: str = "a", *, sets: int = 10, sizes: dict[str, int] | None = None, copying_s: float = math.inf
 ) -> Any:
     held = SimpleNamespace(digest=digest, precision="fp32")
@@ -37,77 +37,77 @@ def bench(
 
 def test_it_is_known_again_with_the_benchs_own_part() -> None:
     recall = CalibrationCache()
-    recall.leave(bench(copying_s=2e-5), KNOWN)
-    assert recall.come_back(bench("b")) is None
-    again = bench()
+    recall.leave(workspace(copying_s=2e-5), KNOWN)
+    assert recall.come_back(workspace("b")) is None
+    again = workspace()
     assert recall.come_back(again) is KNOWN
     assert again.copying_s == 2e-5
 
 
 def test_what_is_at_hand_is_not_remembered_beside() -> None:
     recall = CalibrationCache()
-    recall.leave(bench(), KNOWN)
-    assert recall.come_back(bench()) is KNOWN
-    assert recall.come_back(bench()) is None
+    recall.leave(workspace(), KNOWN)
+    assert recall.come_back(workspace()) is KNOWN
+    assert recall.come_back(workspace()) is None
 
 
 @pytest.mark.parametrize("known", [None, DOUBTFUL])
 def test_what_is_in_doubt_is_learnt_again(known: Any) -> None:
     recall = CalibrationCache()
-    recall.leave(bench(), KNOWN)
-    recall.leave(bench(), known)
-    assert recall.come_back(bench()) is None
+    recall.leave(workspace(), KNOWN)
+    recall.leave(workspace(), known)
+    assert recall.come_back(workspace()) is None
 
 
 def test_other_sizes_are_another_problem() -> None:
     recall = CalibrationCache()
-    recall.leave(bench(sizes={"n": 5}), KNOWN)
-    assert recall.come_back(bench(sizes={"n": 6})) is None
-    assert recall.come_back(bench(sizes={"n": 5})) is KNOWN
+    recall.leave(workspace(sizes={"n": 5}), KNOWN)
+    assert recall.come_back(workspace(sizes={"n": 6})) is None
+    assert recall.come_back(workspace(sizes={"n": 5})) is KNOWN
 
 
 def test_bursts_over_fewer_sets_are_learnt_again() -> None:
     """Where there is less room than there was."""
     recall = CalibrationCache()
-    recall.leave(bench(sets=10), KNOWN)
-    assert recall.come_back(bench(sets=6)) is None
+    recall.leave(workspace(sets=10), KNOWN)
+    assert recall.come_back(workspace(sets=6)) is None
 
 
 def test_it_counts_for_some_minutes() -> None:
     now = [0.0]
     recall = CalibrationCache(lambda: now[0])
-    recall.leave(bench("a"), KNOWN)
-    recall.leave(bench("b"), KNOWN)
+    recall.leave(workspace("a"), KNOWN)
+    recall.leave(workspace("b"), KNOWN)
     now[0] = RECALLED_S
-    assert recall.come_back(bench("a")) is KNOWN
+    assert recall.come_back(workspace("a")) is KNOWN
     now[0] += 1.0
-    assert recall.come_back(bench("b")) is None
+    assert recall.come_back(workspace("b")) is None
 
 
 def test_coming_back_does_not_make_it_new() -> None:
     """A loop whose batches are a minute apart would go by the first one's for as long as it runs."""
     now = [0.0]
     recall = CalibrationCache(lambda: now[0])
-    recall.leave(bench(), KNOWN)
+    recall.leave(workspace(), KNOWN)
     while now[0] < RECALLED_S:
         now[0] += RECALLED_S / 4
-        assert recall.come_back(bench()) is KNOWN
-        recall.leave(bench(), KNOWN)
+        assert recall.come_back(workspace()) is KNOWN
+        recall.leave(workspace(), KNOWN)
     now[0] += RECALLED_S / 4
-    assert recall.come_back(bench()) is None
+    assert recall.come_back(workspace()) is None
     anew: Any = SimpleNamespace(calm=True)
-    recall.leave(bench(), anew)
+    recall.leave(workspace(), anew)
     now[0] += RECALLED_S
-    assert recall.come_back(bench()) is anew
+    assert recall.come_back(workspace()) is anew
 
 
 def test_those_that_were_left_first_are_forgotten() -> None:
     recall = CalibrationCache()
     for number in range(MOST_RECALLED + 1):
-        recall.leave(bench(str(number)), KNOWN)
-    assert recall.come_back(bench("0")) is None
-    assert recall.come_back(bench("1")) is KNOWN
-    assert recall.come_back(bench(str(MOST_RECALLED))) is KNOWN
+        recall.leave(workspace(str(number)), KNOWN)
+    assert recall.come_back(workspace("0")) is None
+    assert recall.come_back(workspace("1")) is KNOWN
+    assert recall.come_back(workspace(str(MOST_RECALLED))) is KNOWN
 
 
 def task(held: Problem, folder: Path) -> Task:
@@ -130,14 +130,14 @@ def test_a_referee_knows_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Referee(config(DeviceKind.HOST), zygote) as referee,
     ):
         full = Workload(name="full")
-        bench = referee.at_hand.bench_for(first, full)
+        workspace = referee.at_hand.workspace_for(first, full)
         known = ProblemCalibration(quiet=SimpleNamespace())  # type: ignore[arg-type]  # nothing looks into it
         monkeypatch.setattr(referee.at_hand, "known", known)
-        bench.copying_s = 3e-5
-        assert referee.at_hand.bench_for(first, full) is bench
-        referee.at_hand.bench_for(other, full)
+        workspace.copying_s = 3e-5
+        assert referee.at_hand.workspace_for(first, full) is workspace
+        referee.at_hand.workspace_for(other, full)
         assert referee.at_hand.known is None
-        assert referee.at_hand.bench_for(first, full).copying_s == 3e-5
+        assert referee.at_hand.workspace_for(first, full).copying_s == 3e-5
         assert referee.at_hand.known is known
 
 

@@ -437,7 +437,7 @@ def test_a_close_from_a_callback_lets_go_of_what_the_slot_owes(tmp_path: Path, h
         for future in futures[:2]:
             with pytest.raises(ExecutorError, match="closed before"):
                 future.result(SOON_S)
-        flow._conductor.join()
+        flow._runner.join()
         assert [made.released for made in executor.made] == [1, 1, 1]
 
 

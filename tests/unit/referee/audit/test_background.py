@@ -128,7 +128,7 @@ def test_a_problem_whose_inputs_find_no_room_is_tried_again_without_them(
 def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
     court: Court, retried: Retried, monkeypatch: pytest.MonkeyPatch, drawing: bool
 ) -> None:
-    court.referee._alongside.benches.close()  # none is left over that would do for the second
+    court.referee._alongside.workspaces.close()  # none is left over that would do for the second
     gate = court.gate()
     retried.opens(gate)
     waiting, judged = court.task(gate.audited + RIGHT), court.task(RIGHT)
@@ -150,7 +150,7 @@ def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
     assert "audit" in outcome.evidence
     assert retried.times == 1
     assert court.referee.settle(waiting).status is Status.passed
-    assert not any(held.lent for held in court.referee._alongside.benches._held)
+    assert not any(held.lent for held in court.referee._alongside.workspaces._held)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_who_waits_for_draws_and_checks_alone_is_convicted_of_nothing(
 
 def test_one_that_takes_its_place_at_once_is_not_replaced_again(court: Court, tmp_path: Path) -> None:
     """Else each that is lost while audits wait for their turn would leave one zygote more than before."""
-    posts = SanitizerZygotes(
+    sanitizer_zygotes = SanitizerZygotes(
         str(tmp_path / "compute-sanitizer"),
         preload=("json",),
         logs=tmp_path,
@@ -218,16 +218,16 @@ def test_one_that_takes_its_place_at_once_is_not_replaced_again(court: Court, tm
         again=lambda tool: None,
     )
     try:
-        lost, other = posts.take(SanitizerTool.MEMCHECK), posts.take(SanitizerTool.MEMCHECK)
-        posts.drop(lost)
-        posts.give_back(posts.take(SanitizerTool.MEMCHECK))
-        posts.prepare(SanitizerTool.MEMCHECK)  # what `again` asks for, when its turn comes
-        assert len(posts) == 2
-        posts.drop(other)
-        posts.prepare(SanitizerTool.MEMCHECK)
-        assert len(posts) == 2
+        lost, other = sanitizer_zygotes.take(SanitizerTool.MEMCHECK), sanitizer_zygotes.take(SanitizerTool.MEMCHECK)
+        sanitizer_zygotes.drop(lost)
+        sanitizer_zygotes.give_back(sanitizer_zygotes.take(SanitizerTool.MEMCHECK))
+        sanitizer_zygotes.prepare(SanitizerTool.MEMCHECK)  # what `again` asks for, when its turn comes
+        assert len(sanitizer_zygotes) == 2
+        sanitizer_zygotes.drop(other)
+        sanitizer_zygotes.prepare(SanitizerTool.MEMCHECK)
+        assert len(sanitizer_zygotes) == 2
     finally:
-        posts.close()
+        sanitizer_zygotes.close()
 
 
 @pytest.fixture

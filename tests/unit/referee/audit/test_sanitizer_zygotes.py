@@ -26,14 +26,14 @@ STILL_S = 0.2
 class Audit(threading.Thread):
     """One that has its turn as soon as it may, and gives it up when it is told to."""
 
-    def __init__(self, posts: SanitizerZygotes) -> None:
+    def __init__(self, sanitizer_zygotes: SanitizerZygotes) -> None:
         super().__init__(daemon=True)
-        self._posts = posts
+        self._sanitizer_zygotes = sanitizer_zygotes
         self.begun, self.over = threading.Event(), threading.Event()
         self.start()
 
     def run(self) -> None:
-        with self._posts.turn():
+        with self._sanitizer_zygotes.turn():
             self.begun.set()
             assert self.over.wait(SOON_S)
 
@@ -43,8 +43,8 @@ class Audit(threading.Thread):
 
 
 @contextmanager
-def under_way(posts: SanitizerZygotes) -> Iterator[Audit]:
-    audit = Audit(posts)
+def under_way(sanitizer_zygotes: SanitizerZygotes) -> Iterator[Audit]:
+    audit = Audit(sanitizer_zygotes)
     try:
         assert audit.begun.wait(SOON_S)
         yield audit
@@ -70,24 +70,24 @@ def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[San
     tool = folder / "compute-sanitizer"
     tool.write_text(TOOL)
     tool.chmod(0o755)
-    posts = SanitizerZygotes(
+    sanitizer_zygotes = SanitizerZygotes(
         str(tool), preload=("busy",), logs=folder, most=dict.fromkeys(SanitizerTool, 2), again=lambda tool: None
     )
     children: list[Child] = []
     try:
-        children += [in_long_calls(posts, tool, folder) for tool in TOOLS]
+        children += [in_long_calls(sanitizer_zygotes, tool, folder) for tool in TOOLS]
         assert [child.channel.receive(SOON_S).message for child in children] == [{"ready": True}] * len(TOOLS)
-        yield posts, children
+        yield sanitizer_zygotes, children
     finally:
-        posts.release()
+        sanitizer_zygotes.release()
         for child in children:
             child.close()
-        posts.close()
+        sanitizer_zygotes.close()
 
 
-def in_long_calls(posts: SanitizerZygotes, tool: SanitizerTool, folder: Path) -> Child:
+def in_long_calls(sanitizer_zygotes: SanitizerZygotes, tool: SanitizerTool, folder: Path) -> Child:
     policy = SandboxPolicy(readable=(TARGETS,), under_tool=True)
-    return posts.take(tool).zygote.spawn("busy:in_long_calls", policy, folder / "log")
+    return sanitizer_zygotes.take(tool).zygote.spawn("busy:in_long_calls", policy, folder / "log")
 
 
 def states(child: Child) -> set[str]:
@@ -105,26 +105,26 @@ def come_to(children: Sequence[Child], *, still: bool) -> bool:
 
 
 @pytest.fixture
-def posts(tmp_path: Path) -> SanitizerZygotes:
+def sanitizer_zygotes(tmp_path: Path) -> SanitizerZygotes:
     return SanitizerZygotes(
         "no tool", preload=(), logs=tmp_path, most=dict.fromkeys(SanitizerTool, 1), again=lambda tool: None
     )
 
 
-def test_what_is_let_go_on_in_a_silence_lets_no_other_begin(posts: SanitizerZygotes) -> None:
-    with under_way(posts) as first:
-        assert posts.hold()
-        second = Audit(posts)
-        posts.loosen()
+def test_what_is_let_go_on_in_a_silence_lets_no_other_begin(sanitizer_zygotes: SanitizerZygotes) -> None:
+    with under_way(sanitizer_zygotes) as first:
+        assert sanitizer_zygotes.hold()
+        second = Audit(sanitizer_zygotes)
+        sanitizer_zygotes.loosen()
         assert not second.begun.wait(STILL_S)
-        assert posts.hold()
+        assert sanitizer_zygotes.hold()
         first.end()
-        assert not posts.hold()  # none is left to be seen off
+        assert not sanitizer_zygotes.hold()  # none is left to be seen off
         assert not second.begun.wait(STILL_S)
-        posts.release()
+        sanitizer_zygotes.release()
         assert second.begun.wait(SOON_S)
         second.end()
-    assert posts.active == 0
+    assert sanitizer_zygotes.active == 0
 
 
 @pytest.mark.skipif(find_gxx() is None, reason="no C++ compiler here")
@@ -139,17 +139,17 @@ def test_what_racecheck_watches_has_large_pages_and_nothing_else_has(
             assert all(("large_pages.so" in text) is (tool is SanitizerTool.RACECHECK) for text in maps)
 
 
-def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(posts: SanitizerZygotes) -> None:
-    with under_way(posts) as first:
-        assert posts.hold()
-        second = Audit(posts)
-        drained = threading.Thread(target=posts.drain, daemon=True)
+def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(sanitizer_zygotes: SanitizerZygotes) -> None:
+    with under_way(sanitizer_zygotes) as first:
+        assert sanitizer_zygotes.hold()
+        second = Audit(sanitizer_zygotes)
+        drained = threading.Thread(target=sanitizer_zygotes.drain, daemon=True)
         drained.start()
         first.end()
         drained.join(SOON_S)
-        assert posts.active == 0
+        assert sanitizer_zygotes.active == 0
         assert not second.begun.wait(STILL_S)
-    posts.release()
+    sanitizer_zygotes.release()
     assert second.begun.wait(SOON_S)
     second.end()
 
@@ -157,7 +157,7 @@ def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(posts: San
 def test_all_are_told_to_stop_before_any_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of one tool, and of all: what is waited for later must not begin another long call meanwhile."""
     stop, first = suspend.stop, threading.Event()
-    with watched(tmp_path, monkeypatch) as (posts, children), under_way(posts):
+    with watched(tmp_path, monkeypatch) as (sanitizer_zygotes, children), under_way(sanitizer_zygotes):
 
         def stop_alone(root: int, known: Sequence[int] = ()) -> suspend.Stopped:
             if not first.is_set():
@@ -166,35 +166,35 @@ def test_all_are_told_to_stop_before_any_is_waited_for(tmp_path: Path, monkeypat
             return stop(root, known)
 
         monkeypatch.setattr(suspend, "stop", stop_alone)
-        assert posts.hold()
+        assert sanitizer_zygotes.hold()
         assert first.is_set()
         assert [states(child) for child in children] == [{"T"}] * len(TOOLS)
-        posts.release()
+        sanitizer_zygotes.release()
         assert come_to(children, still=False)
 
 
 def test_what_is_announced_stops_while_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with watched(tmp_path, monkeypatch) as (posts, children), under_way(posts):
-        posts.announce()
-        posts.announce()
+    with watched(tmp_path, monkeypatch) as (sanitizer_zygotes, children), under_way(sanitizer_zygotes):
+        sanitizer_zygotes.announce()
+        sanitizer_zygotes.announce()
         assert come_to(children, still=True)
-        posts.withdraw()
+        sanitizer_zygotes.withdraw()
         assert come_to(children, still=False)
-        posts.announce()
-        assert posts.hold()
+        sanitizer_zygotes.announce()
+        assert sanitizer_zygotes.hold()
         assert [states(child) for child in children] == [{"T"}] * len(TOOLS)
-        posts.withdraw()  # it is no more than announced no longer
-        posts.announce()
-        posts.withdraw()
+        sanitizer_zygotes.withdraw()  # it is no more than announced no longer
+        sanitizer_zygotes.announce()
+        sanitizer_zygotes.withdraw()
         assert [states(child) for child in children] == [{"T"}] * len(TOOLS)
-        posts.loosen()
+        sanitizer_zygotes.loosen()
         assert come_to(children, still=False)
-        posts.announce()  # what is let go on in a silence goes on
-        posts.withdraw()
-        second = Audit(posts)
+        sanitizer_zygotes.announce()  # what is let go on in a silence goes on
+        sanitizer_zygotes.withdraw()
+        second = Audit(sanitizer_zygotes)
         assert not second.begun.wait(STILL_S)
         assert come_to(children, still=False)
-        posts.release()
+        sanitizer_zygotes.release()
         assert second.begun.wait(SOON_S)
         second.end()
 
@@ -203,52 +203,52 @@ def test_what_begins_below_a_tool_is_held_when_that_was_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under a zygote that is begun meanwhile, too."""
-    with watched(tmp_path, monkeypatch) as (posts, _), under_way(posts):
-        posts.announce()
-        with in_long_calls(posts, SanitizerTool.SYNCCHECK, tmp_path) as late:
+    with watched(tmp_path, monkeypatch) as (sanitizer_zygotes, _), under_way(sanitizer_zygotes):
+        sanitizer_zygotes.announce()
+        with in_long_calls(sanitizer_zygotes, SanitizerTool.SYNCCHECK, tmp_path) as late:
             assert states(late) == {"T"}
-            posts.withdraw()
+            sanitizer_zygotes.withdraw()
             assert come_to([late], still=False)
 
 
 @pytest.mark.parametrize("undone_by", ["withdraw", "release"])
-def test_no_audit_begins_while_silence_is_announced(posts: SanitizerZygotes, undone_by: str) -> None:
-    posts.announce()
-    first = Audit(posts)
+def test_no_audit_begins_while_silence_is_announced(sanitizer_zygotes: SanitizerZygotes, undone_by: str) -> None:
+    sanitizer_zygotes.announce()
+    first = Audit(sanitizer_zygotes)
     assert not first.begun.wait(STILL_S)
-    getattr(posts, undone_by)()
+    getattr(sanitizer_zygotes, undone_by)()
     assert first.begun.wait(SOON_S)
-    before_s = posts.clock()
-    posts.announce()
-    held_s = posts.clock()
+    before_s = sanitizer_zygotes.clock()
+    sanitizer_zygotes.announce()
+    held_s = sanitizer_zygotes.clock()
     threading.Event().wait(0.05)
-    assert before_s <= posts.clock() == held_s  # none of its time, as if it stood still already
-    posts.hold()
-    assert posts.clock() == held_s
-    posts.release()
+    assert before_s <= sanitizer_zygotes.clock() == held_s  # none of its time, as if it stood still already
+    sanitizer_zygotes.hold()
+    assert sanitizer_zygotes.clock() == held_s
+    sanitizer_zygotes.release()
     first.end()
-    posts.announce()
-    posts.loosen()
-    posts.withdraw()
-    second = Audit(posts)
+    sanitizer_zygotes.announce()
+    sanitizer_zygotes.loosen()
+    sanitizer_zygotes.withdraw()
+    second = Audit(sanitizer_zygotes)
     assert not second.begun.wait(STILL_S)
-    posts.release()
+    sanitizer_zygotes.release()
     assert second.begun.wait(SOON_S)
     second.end()
 
 
-def test_tools_have_their_time_where_they_are_let_go_on_alone(posts: SanitizerZygotes) -> None:
+def test_tools_have_their_time_where_they_are_let_go_on_alone(sanitizer_zygotes: SanitizerZygotes) -> None:
     """By that clock an audit's patience counts: a silence is none of its time, and being let go on in one is."""
-    with under_way(posts):
-        posts.hold()
-        before_s = posts.clock()
+    with under_way(sanitizer_zygotes):
+        sanitizer_zygotes.hold()
+        before_s = sanitizer_zygotes.clock()
         threading.Event().wait(0.05)
-        assert posts.clock() == before_s
-        posts.loosen()
+        assert sanitizer_zygotes.clock() == before_s
+        sanitizer_zygotes.loosen()
         threading.Event().wait(0.05)
-        posts.hold()
-        held_s = posts.clock()
+        sanitizer_zygotes.hold()
+        held_s = sanitizer_zygotes.clock()
         assert held_s >= before_s + 0.05
         threading.Event().wait(0.05)
-        assert posts.clock() == held_s
-        posts.release()
+        assert sanitizer_zygotes.clock() == held_s
+        sanitizer_zygotes.release()

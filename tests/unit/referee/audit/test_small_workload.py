@@ -288,7 +288,7 @@ def test_what_nothing_could_audit_says_so(court: Court, monkeypatch: pytest.Monk
         def no_room(problem: Problem, workload: Workload) -> Workspace:
             raise NoRoom("none left")
 
-        monkeypatch.setattr(court.referee._alongside.benches, "lend", no_room)
+        monkeypatch.setattr(court.referee._alongside.workspaces, "lend", no_room)
     else:
         task = replace(task, small=None)
         monkeypatch.setattr(small_workload, "LARGEST_FULL_BYTES", 1)
@@ -302,7 +302,7 @@ def test_what_nothing_could_audit_says_so(court: Court, monkeypatch: pytest.Monk
 def test_time_in_which_tools_are_held_is_nobodys(court: Court) -> None:
     auditor = court.referee._auditor
     assert auditor is not None
-    clock = auditor._posts.clock
+    clock = auditor._sanitizer_zygotes.clock
     auditor.hold()
     auditor.hold()
     held_s = clock()
@@ -340,11 +340,11 @@ def test_two_audits_go_on_at_once_and_stand_still_together(court: Court) -> None
     try:
         gate.open()
         time.sleep(1.5)  # longer than each needs to see it
-        assert auditor._posts.active == court.waiting(*slow) == 2 * len(SanitizerTool)
+        assert auditor._sanitizer_zygotes.active == court.waiting(*slow) == 2 * len(SanitizerTool)
     finally:
         auditor.release()
     assert [court.referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
-    assert len(auditor._posts) == 2 * len(SanitizerTool)
+    assert len(auditor._sanitizer_zygotes) == 2 * len(SanitizerTool)
 
 
 def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
@@ -354,7 +354,7 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
     gate = court.gate()
     slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [referee.begin(task) for task in slow] == [None, None]
-    wait_for(lambda: auditor._posts.active == 2 * len(SanitizerTool))
+    wait_for(lambda: auditor._sanitizer_zygotes.active == 2 * len(SanitizerTool))
     assert auditor.hold()
     try:
         late = court.task(gate.audited + RIGHT)
@@ -413,7 +413,7 @@ def test_a_problem_that_only_an_audits_draws_show_to_be_at_fault_is_told(
     assert outcome.status is Status.harness_error
     assert "level1/23: the reference changes its state seen" in outcome.reason
     assert outcome.speedup is None
-    assert not any(held.lent for held in court.referee._alongside.benches._held)
+    assert not any(held.lent for held in court.referee._alongside.workspaces._held)
 
 
 def test_a_late_finding_takes_the_pass_away_and_explains_wrong_values(fresh_court: Court) -> None:
@@ -469,7 +469,7 @@ def test_what_says_itself_what_is_wrong_needs_no_audit(court: Court) -> None:
     assert "audit" not in outcome.evidence
 
 
-def test_solutions_under_way_never_share_a_bench(court: Court) -> None:
+def test_solutions_under_way_never_share_a_workspace(court: Court) -> None:
     class Lent:
         """Stands where a bench does: only its identity and its end matter here."""
 
@@ -488,26 +488,26 @@ def test_solutions_under_way_never_share_a_bench(court: Court) -> None:
         made.append(Lent())
         return made[-1]
 
-    benches = SmallWorkspaces(make)  # type: ignore[arg-type]
+    workspaces = SmallWorkspaces(make)  # type: ignore[arg-type]
     task = court.task(RIGHT)
     small = task.small
     assert small is not None
-    lend: Callable[[], object] = lambda: benches.lend(task.problem, small)  # noqa: E731
+    lend: Callable[[], object] = lambda: workspaces.lend(task.problem, small)  # noqa: E731
     first, second = lend(), lend()
     assert first is not second
-    benches.give_back(first)  # type: ignore[arg-type]
-    benches.give_back(first)  # type: ignore[arg-type]
+    workspaces.give_back(first)  # type: ignore[arg-type]
+    workspaces.give_back(first)  # type: ignore[arg-type]
     assert lend() is first
     assert made[0].published == 2  # wiped before each
     larger = replace(small, sizes={**small.sizes, "ROWS": 8})
-    benches.get_ready(task.problem, larger)
-    assert benches.lend(task.problem, larger) is made[-1], "other sizes by the same name"
-    benches.give_back(made.pop())  # type: ignore[arg-type]
+    workspaces.get_ready(task.problem, larger)
+    assert workspaces.lend(task.problem, larger) is made[-1], "other sizes by the same name"
+    workspaces.give_back(made.pop())  # type: ignore[arg-type]
     for number in range(KEPT + 3):
         other = replace(task.problem, digest=f"{number}")
-        benches.give_back(benches.lend(other, small))
+        workspaces.give_back(workspaces.lend(other, small))
     assert not made[0].closed, "one that is lent is never closed"
     assert not made[1].closed
     assert sum(not held.closed for held in made) == 2 + KEPT
-    benches.close()
+    workspaces.close()
     assert all(held.closed for held in made)

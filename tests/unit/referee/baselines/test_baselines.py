@@ -285,18 +285,18 @@ class TestInARecord:
         assert json.loads(json.dumps(timing, allow_nan=False)) == timing
 
 
-def made_bench(source: str, kind: DeviceKind, **changes: object) -> Workspace:
+def made_workspace(source: str, kind: DeviceKind, **changes: object) -> Workspace:
     return Workspace(problem(source, **changes), FULL, open_device(kind), sets_wanted=6, secret=random.Random(3))
 
 
 def measured(
     source: str, *wanted: Baseline, kind: DeviceKind = DeviceKind.HOST, **changes: object
 ) -> list[BaselineEntry]:
-    bench = made_bench(source, kind, **changes)
+    workspace = made_workspace(source, kind, **changes)
     try:
-        return measure(bench, wanted, secret=random.Random(4), budget_s=0.5)
+        return measure(workspace, wanted, secret=random.Random(4), budget_s=0.5)
     finally:
-        bench.close()
+        workspace.close()
 
 
 RETURNS_ITS_BUFFER = """
@@ -317,12 +317,12 @@ RETURNS_ITS_BUFFER = """
 
 class TestMeasured:
     def test_a_returned_buffer_is_held_against_truth_before_it_is_put_back(self, kind: DeviceKind) -> None:
-        bench = made_bench(RETURNS_ITS_BUFFER, kind)
+        workspace = made_workspace(RETURNS_ITS_BUFFER, kind)
         try:
-            assert bench.traits.updates_state == ("cache",)
-            assert measuring._wrong(CompiledReference(Baseline.EAGER, bench, Turnstile())) is None
+            assert workspace.traits.updates_state == ("cache",)
+            assert measuring._wrong(CompiledReference(Baseline.EAGER, workspace, Turnstile())) is None
         finally:
-            bench.close()
+            workspace.close()
 
     def test_eager_against_itself_is_the_noise(self, kind: DeviceKind) -> None:
         (found,) = measured(LINEAR, Baseline.EAGER, kind=kind)
@@ -352,22 +352,22 @@ class TestMeasured:
 
         monkeypatch.setattr(measuring, "speedup_interval", narrow_at_three)
         monkeypatch.setattr(measuring, "MAX_ROUNDS", 6)
-        bench = made_bench(LINEAR, DeviceKind.HOST)
+        workspace = made_workspace(LINEAR, DeviceKind.HOST)
         try:
-            (found,) = measure(bench, [Baseline.EAGER], secret=random.Random(4), budget_s=60.0)
+            (found,) = measure(workspace, [Baseline.EAGER], secret=random.Random(4), budget_s=60.0)
         finally:
-            bench.close()
+            workspace.close()
         assert (found.rounds, found.stopped_by) == (6, "most rounds")
 
     @needs_gxx
     def test_state_that_the_reference_updates_is_compared_and_put_back(self, kind: DeviceKind) -> None:
-        bench = made_bench(BATCH_NORM, kind)
-        before = {name: value.clone() for name, value in bench.oracle.model.state_dict().items()}
-        (found,) = measure(bench, [Baseline.COMPILE], secret=random.Random(4), budget_s=0.3)
+        workspace = made_workspace(BATCH_NORM, kind)
+        before = {name: value.clone() for name, value in workspace.oracle.model.state_dict().items()}
+        (found,) = measure(workspace, [Baseline.COMPILE], secret=random.Random(4), budget_s=0.3)
         assert found.outcome is BaselineOutcome.measured, found.reason
-        for name, value in bench.oracle.model.state_dict().items():
+        for name, value in workspace.oracle.model.state_dict().items():
             assert torch.equal(value, before[name]), name
-        bench.close()
+        workspace.close()
 
     @needs_gxx
     def test_a_wrong_compilation_is_found_out(self) -> None:
@@ -459,16 +459,16 @@ class TestTheProcess:
         assert anew.samples_s != first.samples_s
 
     def test_what_is_kept_is_held_against_eager_once_and_where_it_drifted_each_time(self, tmp_path: Path) -> None:
-        bench = made_bench(LINEAR, DeviceKind.HOST)
-        key = key_for(Baseline.EAGER, bench.problem, bench.workload, bench.device)
-        bench.close()
+        workspace = made_workspace(LINEAR, DeviceKind.HOST)
+        key = key_for(Baseline.EAGER, workspace.problem, workspace.workload, workspace.device)
+        workspace.close()
         store = BaselineStore(tmp_path)
         with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:
             (first,) = process.measure(listed(Baseline.EAGER))
         slow = entry(Baseline.EAGER, over=1.0, eager_s=1e3 * (first.eager_s or 0.0))
         store.put(key, slow)
         other = replace(listed(Baseline.EAGER), problem=problem(LINEAR + "    # another\n"))
-        other_key = key_for(Baseline.EAGER, other.problem, other.workload, bench.device)
+        other_key = key_for(Baseline.EAGER, other.problem, other.workload, workspace.device)
         store.put(other_key, slow)
         with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:
             (anew,) = process.measure(listed(Baseline.EAGER))
@@ -503,36 +503,36 @@ class TestTheProcess:
             process.measure(replace(listed(Baseline.EAGER), problem=problem(deadly)))
 
     def test_a_keeper_takes_what_is_kept_and_measures_what_drifted(self, tmp_path: Path) -> None:
-        bench = made_bench(LINEAR, DeviceKind.HOST)
-        keeper = BaselineKeeper((Baseline.EAGER, Baseline.EAGER_TF32), bench.device, tmp_path)
-        assert keeper.lacks(bench)
-        keeper.ready(bench, random.Random(1), tmp_path / "log")
-        assert not keeper.lacks(bench)
+        workspace = made_workspace(LINEAR, DeviceKind.HOST)
+        keeper = BaselineKeeper((Baseline.EAGER, Baseline.EAGER_TF32), workspace.device, tmp_path)
+        assert keeper.lacks(workspace)
+        keeper.ready(workspace, random.Random(1), tmp_path / "log")
+        assert not keeper.lacks(workspace)
         first = keeper.entries[Baseline.EAGER_TF32]
         assert first.outcome is BaselineOutcome.measured
         assert not keeper.checks
-        key = key_for(Baseline.EAGER_TF32, bench.problem, bench.workload, bench.device)
+        key = key_for(Baseline.EAGER_TF32, workspace.problem, workspace.workload, workspace.device)
         # Eager was never a thousand times slower: this entry is of another machine in all but name.
         BaselineStore(tmp_path).put(key, entry(Baseline.EAGER_TF32, eager_s=1e3 * (first.eager_s or 0.0)))
-        second = BaselineKeeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
-        second.ready(bench, random.Random(1), tmp_path / "log")
+        second = BaselineKeeper((Baseline.EAGER_TF32,), workspace.device, tmp_path)
+        second.ready(workspace, random.Random(1), tmp_path / "log")
         assert second.checks[Baseline.EAGER_TF32]["drifted"]
         assert second.entries[Baseline.EAGER_TF32].rounds >= 4
         assert second.entries[Baseline.EAGER_TF32] == BaselineStore(tmp_path).get(key)
-        bench.close()
+        workspace.close()
 
     def test_what_a_keeper_has_for_some_sizes_is_not_taken_for_others_of_the_same_name(self, tmp_path: Path) -> None:
         sized = problem(LINEAR.replace("29", "ROWS").replace("import torch\n", "import torch\n    ROWS = 29\n", 1))
         keeper: BaselineKeeper | None = None
         for rows in (8, 512):
             odd = Workload(name="odd", sizes={"ROWS": rows})
-            bench = Workspace(sized, odd, open_device(DeviceKind.HOST), sets_wanted=6, secret=random.Random(3))
-            keeper = keeper or BaselineKeeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
-            assert keeper.lacks(bench)
-            keeper.ready(bench, random.Random(1), tmp_path / "log")
-            key = key_for(Baseline.EAGER_TF32, sized, odd, bench.device)
+            workspace = Workspace(sized, odd, open_device(DeviceKind.HOST), sets_wanted=6, secret=random.Random(3))
+            keeper = keeper or BaselineKeeper((Baseline.EAGER_TF32,), workspace.device, tmp_path)
+            assert keeper.lacks(workspace)
+            keeper.ready(workspace, random.Random(1), tmp_path / "log")
+            key = key_for(Baseline.EAGER_TF32, sized, odd, workspace.device)
             assert keeper.entries[Baseline.EAGER_TF32] == BaselineStore(tmp_path).get(key)
-            bench.close()
+            workspace.close()
 
     def test_of_those_a_keeper_lacks_one_that_is_late_or_deadly_costs_the_others_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -540,9 +540,11 @@ class TestTheProcess:
         limits = {Baseline.COMPILE: 0.05, Baseline.EAGER_TF32: 100.0, Baseline.EAGER_NO_TF32: 101.0}
         monkeypatch.setattr(BaselineRequest, "timeout_s", property(lambda held: limits[held.baselines[0]]))
         ends = "import os; torch.backends.cudnn.allow_tf32 or os._exit(7); return torch.softmax"
-        bench = made_bench(LINEAR.replace("return torch.softmax", ends), DeviceKind.HOST)
-        keeper = BaselineKeeper((Baseline.EAGER_NO_TF32, Baseline.COMPILE, Baseline.EAGER_TF32), bench.device, tmp_path)
-        keeper.ready(bench, random.Random(1), tmp_path / "log")
+        workspace = made_workspace(LINEAR.replace("return torch.softmax", ends), DeviceKind.HOST)
+        keeper = BaselineKeeper(
+            (Baseline.EAGER_NO_TF32, Baseline.COMPILE, Baseline.EAGER_TF32), workspace.device, tmp_path
+        )
+        keeper.ready(workspace, random.Random(1), tmp_path / "log")
         found = keeper.entries
         assert found[Baseline.EAGER_TF32].outcome is BaselineOutcome.measured
         assert found[Baseline.COMPILE].outcome is BaselineOutcome.failed
@@ -550,20 +552,20 @@ class TestTheProcess:
         assert found[Baseline.EAGER_NO_TF32].outcome is BaselineOutcome.failed
         assert "baselines died" in str(found[Baseline.EAGER_NO_TF32].reason)
         kept = BaselineStore(tmp_path)
-        keys = {b: key_for(b, bench.problem, bench.workload, bench.device) for b in found}
+        keys = {b: key_for(b, workspace.problem, workspace.workload, workspace.device) for b in found}
         assert [b for b, key in keys.items() if kept.get(key) is not None] == [Baseline.EAGER_TF32]
-        bench.close()
+        workspace.close()
 
     def test_what_the_others_left_no_time_for_is_not_begun(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("harness.referee.baselines.keeper.LONGEST_S", 0.0)
-        bench = made_bench(LINEAR, DeviceKind.HOST)
-        keeper = BaselineKeeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
-        keeper.ready(bench, random.Random(1), tmp_path / "log")
+        workspace = made_workspace(LINEAR, DeviceKind.HOST)
+        keeper = BaselineKeeper((Baseline.EAGER_TF32,), workspace.device, tmp_path)
+        keeper.ready(workspace, random.Random(1), tmp_path / "log")
         assert "not begun" in str(keeper.entries[Baseline.EAGER_TF32].reason)
         assert not (tmp_path / "log").exists(), "no process was started"
-        bench.close()
+        workspace.close()
 
     def test_one_that_never_gets_ready_is_given_up_with_the_time_for_all(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -572,18 +574,18 @@ class TestTheProcess:
         (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(20.0)\n")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         monkeypatch.setattr("harness.referee.baselines.keeper.LONGEST_S", 0.5)
-        bench = made_bench(LINEAR, DeviceKind.HOST)
-        keeper = BaselineKeeper((Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32), bench.device, tmp_path / "cache")
-        keeper.ready(bench, random.Random(1), tmp_path / "log")
+        workspace = made_workspace(LINEAR, DeviceKind.HOST)
+        keeper = BaselineKeeper((Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32), workspace.device, tmp_path / "cache")
+        keeper.ready(workspace, random.Random(1), tmp_path / "log")
         reasons = [str(keeper.entries[b].reason) for b in (Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32)]
         assert any("not ready within" in reason for reason in reasons)
         assert any("not begun" in reason for reason in reasons)
-        bench.close()
+        workspace.close()
 
     def test_eager_alone_needs_no_keeping(self, tmp_path: Path) -> None:
-        bench = made_bench(LINEAR, DeviceKind.HOST)
-        assert not BaselineKeeper((Baseline.EAGER,), bench.device, tmp_path).lacks(bench)
-        bench.close()
+        workspace = made_workspace(LINEAR, DeviceKind.HOST)
+        assert not BaselineKeeper((Baseline.EAGER,), workspace.device, tmp_path).lacks(workspace)
+        workspace.close()
 
 
 class TestThePool:

@@ -34,7 +34,7 @@ def get_init_inputs():
 
 
 @pytest.fixture
-def bench() -> Workspace:
+def workspace() -> Workspace:
     problem = Problem(id="level1/1", name="twice", path=Path("1_twice.py"), source=PROBLEM, digest=PROBLEM)
     return Workspace(
         problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1)
@@ -51,31 +51,31 @@ class Stopped:
             raise ContestantFailed(MOVED)
 
 
-def conversation(bench: Workspace, closed: list[int], guest: Any = None) -> ContestantClient:
+def conversation(workspace: Workspace, closed: list[int], contestant: Any = None) -> ContestantClient:
     """One that has just ended a burst over these sets."""
     nobody: Any = None
-    held = ContestantClient(config(DeviceKind.HOST), bench, guest or Stopped(), nobody, {}, 0.0)
+    held = ContestantClient(config(DeviceKind.HOST), workspace, contestant or Stopped(), nobody, {}, 0.0)
     held._closed = closed
-    held._closed_digests = bench.output_digests(closed)
+    held._closed_digests = workspace.output_digests(closed)
     return held
 
 
-def test_an_output_that_changes_after_its_burst_is_a_late_write(bench: Workspace) -> None:
-    held = conversation(bench, [0, 2])
+def test_an_output_that_changes_after_its_burst_is_a_late_write(workspace: Workspace) -> None:
+    held = conversation(workspace, [0, 2])
     held._expect_still()
-    bench.tensor(bench.sets[1].outputs[0]).zero_()
+    workspace.tensor(workspace.sets[1].outputs[0]).zero_()
     held._expect_still()  # of another call
-    bench.tensor(bench.sets[2].outputs[1])[3] = 1.0
+    workspace.tensor(workspace.sets[2].outputs[1])[3] = 1.0
     with pytest.raises(ContestantFailed) as refused:
         held._expect_still()
     assert refused.value.failure.status is Status.disqualified
 
 
-def test_a_process_that_ran_while_it_was_stopped_wrote_nothing_that_counts(bench: Workspace) -> None:
-    guest = Stopped()
-    held = conversation(bench, [0], guest)
+def test_a_process_that_ran_while_it_was_stopped_wrote_nothing_that_counts(workspace: Workspace) -> None:
+    contestant = Stopped()
+    held = conversation(workspace, [0], contestant)
     held._expect_still()
-    guest.moved = True
+    contestant.moved = True
     with pytest.raises(ContestantFailed) as refused:
         held._expect_still()
     assert refused.value.failure.evidence == {"rule": "stopped"}
@@ -101,26 +101,26 @@ def test_who_is_ended_while_it_is_stopped_has_not_run_on(cause: Cause | None, st
             return ExitReport(exit_code=None, signal=9, cause="killed", wall_s=1.0)
 
     zygote: Any = SimpleNamespace(spawn=lambda *_: Ended())
-    with ContestantProcess(zygote, SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
-        guest._entered = True
+    with ContestantProcess(zygote, SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as contestant:
+        contestant._entered = True
         with pytest.raises(ContestantFailed) as refused:
-            guest.expect_still()
-        assert guest.exit_report is not None
+            contestant.expect_still()
+        assert contestant.exit_report is not None
     assert refused.value.failure.status is status
 
 
-def test_reading_outputs_is_held_against_the_shortest_time_that_it_ever_took(bench: Workspace) -> None:
-    held = conversation(bench, [0, 1])
+def test_reading_outputs_is_held_against_the_shortest_time_that_it_ever_took(workspace: Workspace) -> None:
+    held = conversation(workspace, [0, 1])
     first = held._beyond_reading_s(5000.0)
     assert 4000.0 < first < 5000.0, "read once more, for want of anything to compare with"
-    known_s = bench.reading_s[(0, 1)]
+    known_s = workspace.reading_s[(0, 1)]
     assert held._beyond_reading_s(5.0) == 5.0 - known_s
     assert held._beyond_reading_s(known_s / 2) < 0.0
-    assert bench.reading_s[(0, 1)] == known_s / 2
+    assert workspace.reading_s[(0, 1)] == known_s / 2
 
 
-def test_the_second_reading_sees_a_late_write_too(bench: Workspace) -> None:
-    held = conversation(bench, [0])
-    bench.tensor(bench.sets[0].outputs[0])[0, 0] = 7.0
+def test_the_second_reading_sees_a_late_write_too(workspace: Workspace) -> None:
+    held = conversation(workspace, [0])
+    workspace.tensor(workspace.sets[0].outputs[0])[0, 0] = 7.0
     with pytest.raises(ContestantFailed):
         held._beyond_reading_s(0.1)

@@ -99,8 +99,8 @@ def test_a_line_that_is_told_stays() -> None:
 
 def test_the_later_launch_is_told() -> None:
     launches = line({"kernel": "a"}), line({"kernel": "b"})
-    for turn, running, name in ((1, 1, "b"), (2, 0, "a"), (2**64 - 1, 2**63, "b")):
-        found = parsed(page(launches=launches, numbers=(turn, running)))
+    for planned_call, running, name in ((1, 1, "b"), (2, 0, "a"), (2**64 - 1, 2**63, "b")):
+        found = parsed(page(launches=launches, numbers=(planned_call, running)))
         assert found.launch == CrashEntry(fields={"kernel": name})
         assert found.running is (running == 1)
 

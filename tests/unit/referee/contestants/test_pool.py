@@ -131,42 +131,42 @@ def prefork(zygote: Zygote, opening: Open) -> Iterator[ContestantPool]:
 
 
 @pytest.fixture(scope="module")
-def bench(device: Device) -> Workspace:
+def workspace(device: Device) -> Workspace:
     return Workspace(softmax(), Workload(name="full"), device, sets_wanted=2, secret=random.Random(3))
 
 
-def load(guest: ContestantProcess, bench: Workspace, opening: Open, source: str = SOLUTION) -> None:
-    bench.publish()
-    guest.attach(Attach(nbytes=bench.arena.nbytes, opening=opening), bench.arena.fd, WAIT_S)
-    guest.load(
+def load(contestant: ContestantProcess, workspace: Workspace, opening: Open, source: str = SOLUTION) -> None:
+    workspace.publish()
+    contestant.attach(Attach(nbytes=workspace.arena.nbytes, opening=opening), workspace.arena.fd, WAIT_S)
+    contestant.load(
         Load(
             source=source,
             filename="23_x.py",
             modules=(),
-            init_tree=bench.init_tree.to_json(),
-            init_slots=bench.init_slots,
-            state=bench.state_slots,
+            init_tree=workspace.init_tree.to_json(),
+            init_slots=workspace.init_slots,
+            state=workspace.state_slots,
             seed=1,
         ),
         WAIT_S,
     )
 
 
-def answers_right(guest: ContestantProcess, bench: Workspace) -> bool:
-    turns = [PlannedCall(index=index, mode=CallMode.COLD) for index in range(2)]
-    for turn in turns:
-        bench.draw(turn.index)
-    bench.device.synchronize()
+def answers_right(contestant: ContestantProcess, workspace: Workspace) -> bool:
+    planned_calls = [PlannedCall(index=index, mode=CallMode.COLD) for index in range(2)]
+    for planned_call in planned_calls:
+        workspace.draw(planned_call.index)
+    workspace.device.synchronize()
     request = Burst(
-        calls=calls_of(bench, turns),
-        input_tree=bench.tree.to_json(),
+        calls=calls_of(workspace, planned_calls),
+        input_tree=workspace.tree.to_json(),
         state_names=(),
         restore_state=False,
         coerce_device=False,
     )
-    done, _ = guest.burst(request, WAIT_S)
-    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
-    return overall(verifier.check(turns, done, with_reference=True)) is None
+    done, _ = contestant.burst(request, WAIT_S)
+    verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
+    return overall(verifier.check(planned_calls, done, with_reference=True)) is None
 
 
 def living(zygote: Zygote) -> list[int]:
@@ -204,34 +204,34 @@ def appears(path: Path) -> None:
 
 
 def test_a_solution_runs_in_a_process_that_was_there_before_it(
-    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, opening: Open, bench: Workspace, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, opening: Open, workspace: Workspace, tmp_path: Path
 ) -> None:
     head = Key(tmp_path / "log")
     begun(prefork, head, policy)
     (waiting,) = living(zygote)
     assert stands(waiting)
-    with prefork.take(head, policy) as guest:
+    with prefork.take(head, policy) as contestant:
         assert living(zygote) == [waiting]
-        assert guest.opened_s is not None
-        assert guest.sandbox.strength == "full"
-        load(guest, bench, opening)
-        assert answers_right(guest, bench)
+        assert contestant.opened_s is not None
+        assert contestant.sandbox.strength == "full"
+        load(contestant, workspace, opening)
+        assert answers_right(contestant, workspace)
         assert stands(waiting)
     assert living(zygote) == []
 
 
 def test_a_solution_sees_nothing_of_having_been_begun_ahead(
-    prefork: ContestantPool, policy: SandboxPolicy, opening: Open, bench: Workspace, tmp_path: Path
+    prefork: ContestantPool, policy: SandboxPolicy, opening: Open, workspace: Workspace, tmp_path: Path
 ) -> None:
     seen = []
     for name in ("ahead", "at_once"):
         head = Key(tmp_path / name)
         if name == "ahead":
             begun(prefork, head, policy)
-        with prefork.take(head, policy) as guest:
-            assert (guest.opened_s is not None) == (name == "ahead")
-            load(guest, bench, opening, LOOKS_AROUND)
-            guest.finish(WAIT_S)
+        with prefork.take(head, policy) as contestant:
+            assert (contestant.opened_s is not None) == (name == "ahead")
+            load(contestant, workspace, opening, LOOKS_AROUND)
+            contestant.finish(WAIT_S)
         (line,) = [line for line in head.log_path.read_text().splitlines() if line.startswith("SEEN ")]
         seen.append(json.loads(line.removeprefix("SEEN ")))
     assert seen[0] == seen[1]
@@ -242,22 +242,22 @@ def test_nothing_is_begun_while_something_is_timed(
 ) -> None:
     """What waits is begun in a gap; taken while it waits, it is a process like any other."""
     first, second = Key(tmp_path / "first"), Key(tmp_path / "second", Purpose.CALIBRATION)
-    hush = GpuExclusive(None, 0, prefork)
-    with hush.held():
+    exclusive = GpuExclusive(None, 0, prefork)
+    with exclusive.held():
         prefork.begin(first, policy)
         prefork.begin(second, policy)
-        with prefork.take(first, policy) as guest:
-            assert guest.opened_s is None
+        with prefork.take(first, policy) as contestant:
+            assert contestant.opened_s is None
         assert living(zygote) == []
         assert not second.log_path.exists()
-        with hush.gap():
+        with exclusive.gap():
             assert prefork._known[second].over.wait(WAIT_S)
         (waiting,) = living(zygote)
         assert stands(waiting)
         third = Key(tmp_path / "third")
         prefork.begin(third, policy)
-        with prefork.take(second, policy) as guest:
-            assert guest.opened_s is not None
+        with prefork.take(second, policy) as contestant:
+            assert contestant.opened_s is not None
         assert not third.log_path.exists()
     assert prefork._known[third].over.wait(WAIT_S)
     assert third.log_path.exists()
@@ -267,7 +267,7 @@ def test_silences_that_follow_one_another_are_one(
     prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = Key(tmp_path / "log")
-    hush = GpuExclusive(None, 0, prefork)
+    exclusive = GpuExclusive(None, 0, prefork)
     prefork.hold()
     prefork.begin(head, policy)
     with monkeypatch.context() as patch:
@@ -275,10 +275,10 @@ def test_silences_that_follow_one_another_are_one(
             "harness.referee.contestants.pool.PAUSE_S", WAIT_S
         )  # however long it takes from one silence to the next
         for _ in range(10):
-            hush.end()
-            hush.begin()
+            exclusive.end()
+            exclusive.begin()
     assert not head.log_path.exists()
-    hush.end()
+    exclusive.end()
     assert prefork._known[head].over.wait(WAIT_S)
     assert len(living(zygote)) == 1
 
@@ -294,8 +294,8 @@ def test_one_under_way_is_stopped_in_silence_and_goes_on_where_it_is_needed(
         (under_way,) = living(zygote)
         assert stands(under_way)
         assert not later.log_path.exists()
-        with prefork.take(head, policy) as guest:
-            assert guest.opened_s is not None
+        with prefork.take(head, policy) as contestant:
+            assert contestant.opened_s is not None
 
 
 def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
@@ -305,9 +305,9 @@ def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
     head = Key(tmp_path / "log")
     asked, opens = threading.Event(), ContestantProcess.open
 
-    def opens_once_asked(guest: ContestantProcess, request: Open, timeout_s: float) -> None:
+    def opens_once_asked(contestant: ContestantProcess, request: Open, timeout_s: float) -> None:
         assert asked.wait(WAIT_S)
-        opens(guest, request, timeout_s)
+        opens(contestant, request, timeout_s)
 
     monkeypatch.setattr(ContestantProcess, "open", opens_once_asked)
     prefork.begin(head, policy)
@@ -319,8 +319,8 @@ def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
         asked.set()
         prefork.release()
         prefork._known[head].over.wait(0.002)
-    with prefork.take(head, policy) as guest:
-        assert guest.opened_s is not None
+    with prefork.take(head, policy) as contestant:
+        assert contestant.opened_s is not None
 
 
 def test_one_that_answers_as_silence_begins_is_as_good_as_any(
@@ -329,8 +329,8 @@ def test_one_that_answers_as_silence_begins_is_as_good_as_any(
     head = Key(tmp_path / "log")
     answers = ContestantProcess.open
 
-    def answers_and_is_held(guest: ContestantProcess, request: Open, timeout_s: float) -> None:
-        answers(guest, request, timeout_s)
+    def answers_and_is_held(contestant: ContestantProcess, request: Open, timeout_s: float) -> None:
+        answers(contestant, request, timeout_s)
         prefork.hold()
 
     with monkeypatch.context() as patch:
@@ -338,8 +338,8 @@ def test_one_that_answers_as_silence_begins_is_as_good_as_any(
         prefork.begin(head, policy)
         assert prefork._known[head].over.wait(WAIT_S)
     prefork.release()
-    with prefork.take(head, policy) as guest:
-        assert guest.opened_s is not None
+    with prefork.take(head, policy) as contestant:
+        assert contestant.opened_s is not None
 
 
 def test_asking_twice_makes_one_and_what_is_not_kept_ends(
@@ -366,21 +366,21 @@ def test_one_that_is_asked_for_and_dropped_at_once_leaves_nothing(
     prefork.close()
     assert living(zygote) == []
     prefork.begin(Key(tmp_path / "late"), policy)
-    with prefork.take(Key(tmp_path / "late"), policy) as guest:
-        assert guest.opened_s is None
+    with prefork.take(Key(tmp_path / "late"), policy) as contestant:
+        assert contestant.opened_s is None
 
 
 def test_one_that_died_while_it_waited_is_replaced(
-    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, opening: Open, bench: Workspace, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, opening: Open, workspace: Workspace, tmp_path: Path
 ) -> None:
     head = Key(tmp_path / "log")
     begun(prefork, head, policy)
     (child,) = zygote._life._living()
     child.kill()
-    with prefork.take(head, policy) as guest:
-        assert guest.opened_s is None
-        load(guest, bench, opening)
-        assert answers_right(guest, bench)
+    with prefork.take(head, policy) as contestant:
+        assert contestant.opened_s is None
+        load(contestant, workspace, opening)
+        assert answers_right(contestant, workspace)
 
 
 def test_another_policy_is_never_served_by_what_was_begun(
@@ -390,15 +390,15 @@ def test_another_policy_is_never_served_by_what_was_begun(
     head = Key(tmp_path / "log")
     begun(prefork, head, policy)
     before = living(zygote)
-    with prefork.take(head, wider) as guest:
-        assert guest.opened_s is None
+    with prefork.take(head, wider) as contestant:
+        assert contestant.opened_s is None
         assert len(living(zygote)) == 1
         assert living(zygote) != before
     begun(prefork, head, policy)
     begun(prefork, head, wider)  # the task was built anew: what was begun for the old one goes
     assert len(living(zygote)) == 1
-    with prefork.take(head, wider) as guest:
-        assert guest.opened_s is not None
+    with prefork.take(head, wider) as contestant:
+        assert contestant.opened_s is not None
 
 
 def test_what_stands_in_the_way_shows_when_the_turn_comes(
@@ -417,8 +417,8 @@ def test_what_stands_in_the_way_shows_when_the_turn_comes(
         head = Key(tmp_path / "wrong")
         begun(hopeless, head, policy)
         assert living(zygote) == []
-        with hopeless.take(head, policy) as guest, pytest.raises(ContestantFailed, match="could not be prepared"):
-            guest.open(wrong, WAIT_S)
+        with hopeless.take(head, policy) as contestant, pytest.raises(ContestantFailed, match="could not be prepared"):
+            contestant.open(wrong, WAIT_S)
 
 
 def test_nothing_is_begun_ahead_behind_fewer_walls(
@@ -429,9 +429,9 @@ def test_nothing_is_begun_ahead_behind_fewer_walls(
     head = Key(tmp_path / "log")
     begun(prefork, head, weak)
     assert living(zygote) == []
-    with prefork.take(head, weak) as guest:
-        assert guest.sandbox.strength == "partial"
-        assert guest.opened_s is None
+    with prefork.take(head, weak) as contestant:
+        assert contestant.sandbox.strength == "partial"
+        assert contestant.opened_s is None
     prefork.begin(head, weak)
     assert not prefork._known
 

@@ -54,9 +54,9 @@ TASK = Task(
 
 def learnt(referee: Referee, held: Problem, folder: Path) -> ProblemCalibration:
     task = replace(TASK, problem=held, log_path=folder / "log")
-    bench = referee.at_hand.bench_for(task.problem, task.workload)
-    bench.publish()
-    return learn(referee._terms(task), bench, task, referee._standby)
+    workspace = referee.at_hand.workspace_for(task.problem, task.workload)
+    workspace.publish()
+    return learn(referee._terms(task), workspace, task, referee._standby)
 
 
 def test_the_same_process_serves_several_problems(referee: Referee, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_same_process_serves_several_problems(referee: Referee, tmp_path: Pa
     assert second.pauses is not None
     assert second.pauses.per_call_s > 0.0
     assert (first.pauses.bursts, first.sparing) == (BURSTS, None), "all bursts have few calls"
-    assert set(second.nonstop) == set(first.nonstop) != set()
+    assert set(second.back_to_back) == set(first.back_to_back) != set()
 
 
 def test_bursts_of_few_calls_are_known_apart_where_others_have_more(referee: Referee, tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_bursts_of_few_calls_are_known_apart_where_others_have_more(referee: Ref
         assert known.pauses is not None
         assert known.sparing is not None
         assert (known.pauses.bursts, known.sparing.bursts) == (BURSTS, SPARING_BURSTS)
-        assert held.at_hand.bench is not None
+        assert held.at_hand.workspace is not None
         low = replace(known, sparing=replace(known.sparing, per_call_s=1e-9))
         task = replace(TASK, log_path=tmp_path / "log", problem=problem())
-        again = learn_again(low, held._terms(task), held.at_hand.bench, task, held._standby)
+        again = learn_again(low, held._terms(task), held.at_hand.workspace, task, held._standby)
         assert again.sparing is not None
         assert again.sparing.per_call_s == 1e-9, "the lower of both"
 
@@ -113,17 +113,17 @@ def test_the_first_one_tells_how_much_memory_every_one_has(referee: Referee, tmp
     )
     with_first = iter([5000, 3000])
     device = SimpleNamespace(taken_bytes=lambda: next(with_first))
-    standby = TrustedContestant(referee._guest)
-    with standby.lent(task) as guest:
-        assert standby.give_back(guest, device, peak_bytes=300) == 2000
-    assert guest.exit_report is not None
+    standby = TrustedContestant(referee._contestant)
+    with standby.lent(task) as contestant:
+        assert standby.give_back(contestant, device, peak_bytes=300) == 2000
+    assert contestant.exit_report is not None
     assert not standby.waits
     later = SimpleNamespace(taken_bytes=lambda: 9999)
-    with standby.lent(task) as guest:
-        guest_before = guest
-        assert standby.give_back(guest, later, peak_bytes=50) == 1750
+    with standby.lent(task) as contestant:
+        contestant_before = contestant
+        assert standby.give_back(contestant, later, peak_bytes=50) == 1750
     assert standby.waits
-    with standby.lent(task) as guest:
-        assert guest is guest_before
-    assert guest.exit_report is not None, "not given back"
+    with standby.lent(task) as contestant:
+        assert contestant is contestant_before
+    assert contestant.exit_report is not None, "not given back"
     assert not standby.waits

@@ -206,7 +206,9 @@ def test_the_reason_names_count_place_and_size_but_not_the_expected_digits() -> 
     assert "0.982" not in failure.reason
 
 
-def test_what_turns_nan_between_two_passes_is_wrong_and_can_be_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_turns_nan_between_two_passes_is_wrong_and_can_be_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As a kernel can do it that still runs: the first pass has seen finite entries alone."""
     truth = torch.linspace(-1, 1, 64, dtype=torch.float64)
     row = torch.tensor([float(truth.square().sum()), 0.0, 1.0, 1.0, 0.6, math.nan, 0.0, 0.0], dtype=torch.float64)

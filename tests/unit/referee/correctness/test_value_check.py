@@ -27,10 +27,10 @@ from tests.support.answers import (
     STRESSED,
     Counted,
     answer,
-    bench_of,
     compared_alone,
     disagreements,
     found,
+    workspace_of,
 )
 from tests.support.paths import ROOT, SUPPORT
 
@@ -66,7 +66,7 @@ def test_on_stressed_inputs_too(name: str) -> None:
     assert disagreements(PROBLEMS[name], DeviceKind.CUDA, STRESSED) == []
 
 
-def calls_of(bench: Workspace, done: BurstDone) -> list[AnsweredCall]:
+def calls_of(workspace: Workspace, done: BurstDone) -> list[AnsweredCall]:
     return [AnsweredCall(index=i, claim=claim, changed=(), wanted=True) for i, claim in enumerate(done.claims)]
 
 
@@ -74,14 +74,14 @@ def calls_of(bench: Workspace, done: BurstDone) -> list[AnsweredCall]:
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("name", ["sum of products", "numbers and indices", "state", "other layouts", "half"])
 def test_nothing_waits_for_the_device_while_calls_are_begun(name: str) -> None:
-    bench = bench_of(PROBLEMS[name], DeviceKind.CUDA)
+    workspace = workspace_of(PROBLEMS[name], DeviceKind.CUDA)
     try:
-        turns, done = answer(bench, ("own",) * CALLS)
-        found(bench, turns, done, together=True, with_reference=True)  # the kernels are compiled
-        values, readings, underway = ValueCheck(bench, PrecisionClass.FP32), DeferredValues(), set[str]()
+        planned_calls, done = answer(workspace, ("own",) * CALLS)
+        found(workspace, planned_calls, done, together=True, with_reference=True)  # the kernels are compiled
+        values, readings, underway = ValueCheck(workspace, PrecisionClass.FP32), DeferredValues(), set[str]()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            begun = [values.begin(call, readings, underway) for call in calls_of(bench, done)]
+            begun = [values.begin(call, readings, underway) for call in calls_of(workspace, done)]
         finally:
             torch.cuda.set_sync_debug_mode("default")
         readings.read()
@@ -91,38 +91,38 @@ def test_nothing_waits_for_the_device_while_calls_are_begun(name: str) -> None:
             assert finding is not None
             assert finding.failure is None
     finally:
-        bench.close()
+        workspace.close()
 
 
 @gpu
 def test_calls_judged_together_take_no_more_memory() -> None:
-    bench = bench_of(PROBLEMS["sum of products"].replace("37, 53", "3000, 2000"), DeviceKind.CUDA)
+    workspace = workspace_of(PROBLEMS["sum of products"].replace("37, 53", "3000, 2000"), DeviceKind.CUDA)
     try:
-        turns, done = answer(bench, ("own",) * CALLS)
+        planned_calls, done = answer(workspace, ("own",) * CALLS)
         peaks = {}
         for together in (True, False, True, False):
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
-            findings, _ = found(bench, turns, done, together=together, with_reference=True)
+            findings, _ = found(workspace, planned_calls, done, together=together, with_reference=True)
             assert not any(finding.failure for finding in findings)
             peaks[together] = torch.cuda.max_memory_allocated()
         assert peaks[True] <= peaks[False] + 2**20
     finally:
-        bench.close()
+        workspace.close()
 
 
-def truths_asked_for(body: str, spoil: Callable[[Workspace], None] = lambda bench: None) -> list[int]:
+def truths_asked_for(body: str, spoil: Callable[[Workspace], None] = lambda workspace: None) -> list[int]:
     """How many truths two rounds over the same calls take, and whether these find the same. Of integers, which need no
     kernel, so that any device will do."""
-    bench = bench_of(PROBLEMS["one number"].replace(BODIES["one number"], body), DeviceKind.HOST)
-    _, done = answer(bench, ("own",) * CALLS)
-    spoil(bench)
-    values = ValueCheck(bench, PrecisionClass.FP32)
-    bench.truth = counted = Counted(bench.truth)  # type: ignore[method-assign,assignment]
+    workspace = workspace_of(PROBLEMS["one number"].replace(BODIES["one number"], body), DeviceKind.HOST)
+    _, done = answer(workspace, ("own",) * CALLS)
+    spoil(workspace)
+    values = ValueCheck(workspace, PrecisionClass.FP32)
+    workspace.truth = counted = Counted(workspace.truth)  # type: ignore[method-assign,assignment]
     asked, failures = [], []
     for _ in range(2):
         readings, underway = DeferredValues(), set[str]()
-        begun = [values.begin(call, readings, underway) for call in calls_of(bench, done)]
+        begun = [values.begin(call, readings, underway) for call in calls_of(workspace, done)]
         readings.read()
         for call in begun:
             finding = values.end(call, readings) if isinstance(call, PendingCheck) else call
@@ -130,7 +130,7 @@ def truths_asked_for(body: str, spoil: Callable[[Workspace], None] = lambda benc
             failures.append(finding.failure)
         asked.append(counted.times - sum(asked))
     assert failures[:CALLS] == failures[CALLS:]
-    bench.close()
+    workspace.close()
     return asked
 
 
@@ -143,8 +143,8 @@ def test_variants_that_need_the_longer_way_take_it_at_once_from_then_on() -> Non
 
 
 def test_after_a_wrong_answer_all_take_it_at_once() -> None:
-    def spoil(bench: Workspace) -> None:
-        bench.tensor(bench.sets[1].outputs[0])[2, 3] += 1
+    def spoil(workspace: Workspace) -> None:
+        workspace.tensor(workspace.sets[1].outputs[0])[2, 3] += 1
 
     assert truths_asked_for("return (100 * x).long()", spoil) == [4, 3]
 

@@ -150,24 +150,24 @@ def judged(
     """What is found of a call of `solution`, whose inputs are `change`d after they were drawn, the last of so many."""
     source = PROBLEM.format(body=body, inputs=inputs)
     problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
-    bench = Workspace(
+    workspace = Workspace(
         problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4)
     )
     try:
-        bench.draw(0, variant)
-        (x,) = bench.tensors(bench.sets[0].inputs)
+        workspace.draw(0, variant)
+        (x,) = workspace.tensors(workspace.sets[0].inputs)
         x.copy_(change(x))
-        bench.amend(0)
-        (slot,) = bench.sets[0].outputs
-        bench.tensor(slot).copy_(solution(x.clone()))
+        workspace.amend(0)
+        (slot,) = workspace.sets[0].outputs
+        workspace.tensor(slot).copy_(solution(x.clone()))
         leaf = OutputClaim(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=1)
-        tree = bench.traits.tree.to_json()
+        tree = workspace.traits.tree.to_json()
         claim = CallClaim(tree=tree, leaves=(leaf,), state_missing=(), device_s=0.0, window_s=0.0)
-        values = ValueCheck(bench, precision)
+        values = ValueCheck(workspace, precision)
         call = AnsweredCall(index=0, claim=claim, changed=(), wanted=True)
         return [values.judge(call) for _ in range(calls)][-1]
     finally:
-        bench.close()
+        workspace.close()
 
 
 def in_(dtype: torch.dtype) -> Solution:
@@ -330,27 +330,27 @@ def get_init_inputs():
 def test_weights_are_rounded_too_and_left_as_they_were(noise: str) -> None:
     source = WEIGHTED.replace("{noise}", noise).replace("x.float()", "x.to(self.weight.dtype)")
     problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
-    bench = Workspace(
+    workspace = Workspace(
         problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4)
     )
     try:
-        bench.draw(0)
-        (x,) = bench.tensors(bench.sets[0].inputs)
+        workspace.draw(0)
+        (x,) = workspace.tensors(workspace.sets[0].inputs)
         x.zero_()
         x[:, 3] = 1
-        bench.amend(0)
-        before = bench.truth(0)
-        weights = {name: value.clone() for name, value in bench.oracle.model.state_dict().items()}
+        workspace.amend(0)
+        before = workspace.truth(0)
+        weights = {name: value.clone() for name, value in workspace.oracle.model.state_dict().items()}
         (exact,) = before.answer.leaves
-        off = [float((near.leaves[0] - exact).abs().max()) for _, near in bench.nearby(0, (), FP16)]
+        off = [float((near.leaves[0] - exact).abs().max()) for _, near in workspace.nearby(0, (), FP16)]
         assert len(off) == len(Rounding)
         assert max(off) > 0.02
-        assert all(torch.equal(value, weights[name]) for name, value in bench.oracle.model.state_dict().items())
-        after = bench.truth(0)
+        assert all(torch.equal(value, weights[name]) for name, value in workspace.oracle.model.state_dict().items())
+        after = workspace.truth(0)
         assert torch.equal(after.answer.leaves[0], exact)
         assert torch.equal(after.answer.state["seen"], before.answer.state["seen"])
     finally:
-        bench.close()
+        workspace.close()
 
 
 def test_a_chain_of_products_that_cuts_off_its_operands_is_tf32() -> None:
@@ -379,10 +379,10 @@ def test_truths_of_rounded_inputs_come_from_the_cpu_only_where_the_truth_does(
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     source = PROBLEM.format(body=SOFTMAX, inputs="torch.rand(37, 91)")
     problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
-    bench = Workspace(
+    workspace = Workspace(
         problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4)
     )
-    exact = bench.truth(0).answer
+    exact = workspace.truth(0).answer
     tried: list[str] = []
 
     def truth_on(self: Reference, place: torch.device, *more: object) -> Answer:
@@ -396,9 +396,9 @@ def test_truths_of_rounded_inputs_come_from_the_cpu_only_where_the_truth_does(
     monkeypatch.setattr(Reference, "_truth_on", truth_on)
     monkeypatch.setattr(Reference, "_places", lambda self: [cuda, cuda, cpu])
     try:
-        bench.truth(0)
+        workspace.truth(0)
         tried.clear()
-        found = len(list(bench.nearby(0, (), FP16)))
+        found = len(list(workspace.nearby(0, (), FP16)))
         every = len(Rounding)
         if room == "none":
             assert (found, tried) == (every, ["cpu"] * every)
@@ -407,4 +407,4 @@ def test_truths_of_rounded_inputs_come_from_the_cpu_only_where_the_truth_does(
         else:
             assert (found, tried) == (0, ["cuda", "cuda"])
     finally:
-        bench.close()
+        workspace.close()

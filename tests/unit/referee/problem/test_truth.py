@@ -32,7 +32,7 @@ def get_init_inputs():
 """
 
 
-def bench_of(source: str) -> Workspace:
+def workspace_of(source: str) -> Workspace:
     problem = Problem(id="level1/1", name="sum", path=Path("1_sum.py"), source=source, digest=source)
     held = Workspace(
         problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1)
@@ -43,34 +43,34 @@ def bench_of(source: str) -> Workspace:
 
 
 @pytest.fixture
-def bench() -> Workspace:
-    return bench_of(PROBLEM)
+def workspace() -> Workspace:
+    return workspace_of(PROBLEM)
 
 
-def counted(bench: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def counted(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sets for which the reference's own answer is asked, as they come."""
     asked: list[int] = []
-    answer = bench.answer
+    answer = workspace.answer
 
     def noted(index: int, changed: tuple[int, ...] = ()) -> Answer:
         asked.append(index)
         return answer(index, changed)
 
-    monkeypatch.setattr(bench, "answer", noted)
+    monkeypatch.setattr(workspace, "answer", noted)
     return asked
 
 
-def answered(bench: Workspace, turns: list[PlannedCall]) -> BurstDone:
+def answered(workspace: Workspace, planned_calls: list[PlannedCall]) -> BurstDone:
     """What a contestant that is right says of these calls, its outputs in their places."""
     claims = []
-    for turn in turns:
-        (output,) = flatten(bench.oracle.forward(bench.arguments(turn.index)))[0]
-        (slot,) = bench.sets[turn.index].outputs
-        bench.tensor(slot).copy_(output)
+    for planned_call in planned_calls:
+        (output,) = flatten(workspace.oracle.forward(workspace.arguments(planned_call.index)))[0]
+        (slot,) = workspace.sets[planned_call.index].outputs
+        workspace.tensor(slot).copy_(output)
         leaf = OutputClaim(
-            type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=turn.index + 1
+            type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=planned_call.index + 1
         )
-        tree = bench.traits.tree.to_json()
+        tree = workspace.traits.tree.to_json()
         claims.append(CallClaim(tree=tree, leaves=(leaf,), state_missing=(), device_s=0.0, window_s=0.0))
     return BurstDone(claims=tuple(claims), reports=())
 
@@ -78,79 +78,79 @@ def answered(bench: Workspace, turns: list[PlannedCall]) -> BurstDone:
 TURNS = [PlannedCall(index=index, mode=CallMode.COLD) for index in (2, 0, 1)]
 
 
-def statuses(bench: Workspace) -> list[Status | None]:
-    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
-    findings = verifier.check(TURNS, answered(bench, TURNS), with_reference=False)
+def statuses(workspace: Workspace) -> list[Status | None]:
+    verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
+    findings = verifier.check(TURNS, answered(workspace, TURNS), with_reference=False)
     return [None if finding.failure is None else finding.failure.status for finding in findings]
 
 
-def test_right_answers_over_inputs_left_alone_pass(bench: Workspace) -> None:
-    assert statuses(bench) == [None, None, None]
+def test_right_answers_over_inputs_left_alone_pass(workspace: Workspace) -> None:
+    assert statuses(workspace) == [None, None, None]
 
 
-def test_an_input_that_a_call_changed_is_found_in_its_set(bench: Workspace) -> None:
-    bench.tensor(bench.sets[0].inputs[1])[3, 4] += 1
-    assert statuses(bench) == [None, Status.mutated_input, None]
+def test_an_input_that_a_call_changed_is_found_in_its_set(workspace: Workspace) -> None:
+    workspace.tensor(workspace.sets[0].inputs[1])[3, 4] += 1
+    assert statuses(workspace) == [None, Status.mutated_input, None]
 
 
 WHOLE = PROBLEM.replace("x + y", "(100 * (x + y)).long()")
 """With integers, which need no kernel, calls are judged together on any device."""
 
 
-def change(bench: Workspace, index: int) -> None:
+def change(workspace: Workspace, index: int) -> None:
     """Another input, and the answer to it, as a kernel could write them that its process has left behind."""
-    bench.tensor(bench.sets[index].inputs[0])[0, 0] = 7.0
-    (output,) = flatten(bench.oracle.forward(bench.arguments(index)))[0]
-    bench.tensor(bench.sets[index].outputs[0]).copy_(output)
+    workspace.tensor(workspace.sets[index].inputs[0])[0, 0] = 7.0
+    (output,) = flatten(workspace.oracle.forward(workspace.arguments(index)))[0]
+    workspace.tensor(workspace.sets[index].outputs[0]).copy_(output)
 
 
 @pytest.mark.parametrize("source", [PROBLEM, WHOLE])
 def test_an_input_that_changes_before_its_truth_is_computed_is_found(
     source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = bench_of(source)
-    truth = bench.truth
+    workspace = workspace_of(source)
+    truth = workspace.truth
 
     def late(index: int, changed: tuple[int, ...]) -> Truth:
         if index == 1:
-            change(bench, 1)
+            change(workspace, 1)
         return truth(index, changed)
 
-    monkeypatch.setattr(bench, "truth", late)
-    assert statuses(bench) == [None, None, Status.mutated_input]
+    monkeypatch.setattr(workspace, "truth", late)
+    assert statuses(workspace) == [None, None, Status.mutated_input]
 
 
 def test_an_input_that_changes_before_a_wrong_answer_is_looked_at_again_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second look at all inputs is behind the last truth, not behind those of the calls taken together."""
-    bench = bench_of(WHOLE)
-    truth, compare = bench.truth, bench.compare_inputs
+    workspace = workspace_of(WHOLE)
+    truth, compare = workspace.truth, workspace.compare_inputs
     asked: list[int] = []
 
     def late(index: int, changed: tuple[int, ...]) -> Truth:
         asked.append(index)
         if asked.count(1) == 2:
-            change(bench, 1)
+            change(workspace, 1)
         return truth(index, changed)
 
     def wrong_until_then(indices: list[int]) -> torch.Tensor:
         if not asked:
-            bench.tensor(bench.sets[1].outputs[0])[0, 0] += 1
+            workspace.tensor(workspace.sets[1].outputs[0])[0, 0] += 1
         return compare(indices)
 
-    monkeypatch.setattr(bench, "truth", late)
-    monkeypatch.setattr(bench, "compare_inputs", wrong_until_then)
-    assert statuses(bench) == [None, None, Status.mutated_input]
+    monkeypatch.setattr(workspace, "truth", late)
+    monkeypatch.setattr(workspace, "compare_inputs", wrong_until_then)
+    assert statuses(workspace) == [None, None, Status.mutated_input]
     assert asked == [2, 0, 1, 1]
 
 
 def test_indices_that_only_float32_rounding_ties_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """In float32 every row is a tie, and the first index is its maximum's; the truth's is another."""
-    bench = bench_of(PROBLEM.replace("x + y", "torch.argmax(1.0 + 1e-9 * x, dim=1)"))
-    assert any(bool((bench.truth(index).answer.leaves[0] != 0).any()) for index in range(3))
-    asked = counted(bench, monkeypatch)
-    assert statuses(bench) == [None, None, None]
+    workspace = workspace_of(PROBLEM.replace("x + y", "torch.argmax(1.0 + 1e-9 * x, dim=1)"))
+    assert any(bool((workspace.truth(index).answer.leaves[0] != 0).any()) for index in range(3))
+    asked = counted(workspace, monkeypatch)
+    assert statuses(workspace) == [None, None, None]
     assert sorted(set(asked)) == [0, 1, 2]
 
 
@@ -159,9 +159,9 @@ def test_the_references_own_answer_is_asked_for_where_the_truth_does_not_settle_
 ) -> None:
     """It costs as much as the truth: the first call's tells how exact float32 is, later ones only what the truth
     leaves open."""
-    bench = bench_of(PROBLEM.replace("x + y", "(10 * x).long()"))
-    asked = counted(bench, monkeypatch)
-    assert statuses(bench) == [None, None, None]
+    workspace = workspace_of(PROBLEM.replace("x + y", "(10 * x).long()"))
+    asked = counted(workspace, monkeypatch)
+    assert statuses(workspace) == [None, None, None]
     assert asked == [2]
 
 
@@ -182,14 +182,14 @@ def get_init_inputs():
 
 def test_how_exact_the_reference_is_on_one_draw_of_stress_inputs_says_nothing_of_the_next() -> None:
     """Of one tensor's structured values, half are one-hot and half a ramp. In timed bursts they follow one another."""
-    bench = bench_of(SHIFTED)
+    workspace = workspace_of(SHIFTED)
     for index, part in ((2, 0), (0, 1), (1, 0)):
-        bench.draw(index, "structured", part=part)
-    done = answered(bench, TURNS)
+        workspace.draw(index, "structured", part=part)
+    done = answered(workspace, TURNS)
     for index in range(3):
-        (x,) = bench.tensors(bench.sets[index].inputs)
-        bench.tensor(bench.sets[index].outputs[0]).copy_((x + 8192) - 8192)
-    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+        (x,) = workspace.tensors(workspace.sets[index].inputs)
+        workspace.tensor(workspace.sets[index].outputs[0]).copy_((x + 8192) - 8192)
+    verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
     findings = verifier.check(TURNS, done, with_reference=False)
     exact = [all(own.max_error == 0 for own in finding.reference) for finding in findings]
     assert exact == [True, False, True]
@@ -199,17 +199,17 @@ def test_how_exact_the_reference_is_on_one_draw_of_stress_inputs_says_nothing_of
 
 def test_how_exact_float32_is_on_the_first_inputs_convicts_nobody_on_others() -> None:
     """Answers on the other side of the truth than the reference's own, by so many times its distance."""
-    bench = bench_of(SHIFTED)
-    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
-    bench.tensor(bench.sets[0].inputs[0]).fill_(1.0)
-    bench.amend(0)
+    workspace = workspace_of(SHIFTED)
+    verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
+    workspace.tensor(workspace.sets[0].inputs[0]).fill_(1.0)
+    workspace.amend(0)
     found = []
     for index, times in ((0, 0.0), (1, 2.0), (1, 9.0)):
-        turn = PlannedCall(index=index, mode=CallMode.COLD)
-        done = answered(bench, [turn])
-        (exact,), (own,) = bench.truth(index).answer.leaves, bench.answer(index).leaves
-        bench.tensor(bench.sets[index].outputs[0]).copy_(exact - times * (own - exact))
-        found += verifier.check([turn], done, with_reference=False)
+        planned_call = PlannedCall(index=index, mode=CallMode.COLD)
+        done = answered(workspace, [planned_call])
+        (exact,), (own,) = workspace.truth(index).answer.leaves, workspace.answer(index).leaves
+        workspace.tensor(workspace.sets[index].outputs[0]).copy_(exact - times * (own - exact))
+        found += verifier.check([planned_call], done, with_reference=False)
     assert [finding.failure is None for finding in found] == [True, True, False]
 
 
@@ -217,26 +217,26 @@ def test_how_exact_float32_is_on_the_first_inputs_convicts_nobody_on_others() ->
 def test_a_number_beside_the_tensors_may_be_as_inexact_as_the_references(tensor: str) -> None:
     """A sum in which all cancels: what float32 leaves of it is rounding."""
     number = "float((1e4 * x).sum() - (1e4 * x.flip(0)).cumsum(1)[:, -1].sum())"
-    bench = bench_of(PROBLEM.replace("x + y", f"{tensor}, {number}"))
-    turn = PlannedCall(index=0, mode=CallMode.COLD)
-    done = answered(bench, [turn])
-    truth, own = (held.tree.floats()[0][1] for held in (bench.truth(0).answer, bench.answer(0)))
+    workspace = workspace_of(PROBLEM.replace("x + y", f"{tensor}, {number}"))
+    planned_call = PlannedCall(index=0, mode=CallMode.COLD)
+    done = answered(workspace, [planned_call])
+    truth, own = (held.tree.floats()[0][1] for held in (workspace.truth(0).answer, workspace.answer(0)))
     assert abs(own - truth) > 1e-5
     for times, right in ((0.0, True), (2.0, True), (9.0, False)):
         tree = {"format": 1, "slots": 1, "root": ["tuple", [["tensor", 0], ["float", truth - times * (own - truth)]]]}
         claims = (replace(done.claims[0], tree=tree),)
-        verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
-        (finding,) = verifier.check([turn], replace(done, claims=claims), with_reference=False)
+        verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
+        (finding,) = verifier.check([planned_call], replace(done, claims=claims), with_reference=False)
         assert (finding.failure is None) is right, times
 
 
 def test_numbers_beside_the_tensors_that_are_infinite_are_matched_by_no_other() -> None:
-    bench = bench_of(PROBLEM.replace("x + y", "x + y, float('inf')"))
-    turn = PlannedCall(index=0, mode=CallMode.COLD)
-    done = answered(bench, [turn])
+    workspace = workspace_of(PROBLEM.replace("x + y", "x + y, float('inf')"))
+    planned_call = PlannedCall(index=0, mode=CallMode.COLD)
+    done = answered(workspace, [planned_call])
     for said, right in (("inf", True), ("-inf", False), (5.0, False), ("nan", False)):
         tree = {"format": 1, "slots": 1, "root": ["tuple", [["tensor", 0], ["float", said]]]}
         claims = (replace(done.claims[0], tree=tree),)
-        verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
-        (finding,) = verifier.check([turn], replace(done, claims=claims), with_reference=False)
+        verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
+        (finding,) = verifier.check([planned_call], replace(done, claims=claims), with_reference=False)
         assert (finding.failure is None) is right, said

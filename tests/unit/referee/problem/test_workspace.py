@@ -42,7 +42,7 @@ def problem(source: str, **rules: object) -> Problem:
     )
 
 
-def bench(source: str, *, sets: int = 3, sizes: dict[str, int] | None = None) -> Workspace:
+def workspace(source: str, *, sets: int = 3, sizes: dict[str, int] | None = None) -> Workspace:
     return Workspace(
         problem(source),
         Workload(name="small", sizes=sizes or {}),
@@ -53,7 +53,7 @@ def bench(source: str, *, sets: int = 3, sizes: dict[str, int] | None = None) ->
 
 
 def test_truth_is_float64_of_the_inputs_as_drawn() -> None:
-    held = bench(MATMUL)
+    held = workspace(MATMUL)
     held.draw(1)
     a, b = held.tensors(held.sets[1].inputs)
     truth = held.truth(1)
@@ -63,12 +63,12 @@ def test_truth_is_float64_of_the_inputs_as_drawn() -> None:
 
 
 def test_sizes_of_the_workload_hold() -> None:
-    held = bench(MATMUL, sizes={"N": 8})
+    held = workspace(MATMUL, sizes={"N": 8})
     assert held.traits.shapes == ((8, 8),)
 
 
 def test_every_draw_is_new_and_poisons_the_outputs() -> None:
-    held = bench(MATMUL)
+    held = workspace(MATMUL)
     seen = set()
     for _ in range(4):
         held.draw(0)
@@ -80,7 +80,7 @@ def test_every_draw_is_new_and_poisons_the_outputs() -> None:
 
 
 def test_a_changed_input_is_seen_and_truth_uses_the_drawn_one() -> None:
-    held = bench(MATMUL)
+    held = workspace(MATMUL)
     held.draw(0)
     a, b = (t.clone() for t in held.tensors(held.sets[0].inputs))
     assert held.changed_inputs([0]) == [()]
@@ -90,7 +90,7 @@ def test_a_changed_input_is_seen_and_truth_uses_the_drawn_one() -> None:
 
 
 def test_random_forward_has_the_float32_reference_for_truth() -> None:
-    held = bench(
+    held = workspace(
         """
         import torch
         class Model(torch.nn.Module):
@@ -113,7 +113,7 @@ def test_random_forward_has_the_float32_reference_for_truth() -> None:
 
 
 def test_updated_state_and_changed_inputs_are_traits() -> None:
-    held = bench(
+    held = workspace(
         """
         import torch
         class Model(torch.nn.Module):
@@ -138,7 +138,7 @@ def test_updated_state_and_changed_inputs_are_traits() -> None:
 
 
 def test_integers_stay_integers() -> None:
-    held = bench(
+    held = workspace(
         """
         import torch
         class Model(torch.nn.Module):
@@ -157,7 +157,7 @@ def test_integers_stay_integers() -> None:
 
 
 def test_float64_refused_falls_back_and_says_why() -> None:
-    held = bench(
+    held = workspace(
         """
         import torch
         class Model(torch.nn.Module):
@@ -205,7 +205,7 @@ def test_a_problem_at_fault_says_so(forward: str, message: str) -> None:
         return []
     """
     with pytest.raises(ProblemError, match=message):
-        bench(source)
+        workspace(source)
 
 
 IN_A_LIST = """
@@ -225,8 +225,8 @@ IN_A_LIST = """
 
 def test_a_reference_that_would_fail_on_a_gpu_is_refused_where_there_is_none() -> None:
     with pytest.raises(ProblemError, match=r"fails on a GPU: .* layers\[0\].weight is no parameter .* nn.ModuleList"):
-        bench(IN_A_LIST)
-    bench(IN_A_LIST.replace("self.layers[0](x)", "self.layers[0].to(x.device)(x)")).close()
+        workspace(IN_A_LIST)
+    workspace(IN_A_LIST.replace("self.layers[0](x)", "self.layers[0].to(x.device)(x)")).close()
 
 
 CHANGING = """
@@ -257,7 +257,7 @@ CHANGING = """
     ],
 )
 def test_what_a_reference_changes_on_some_draws_only_is_its_own_fault(change: str, said: str) -> None:
-    held = bench(CHANGING.replace("CHANGE", change))
+    held = workspace(CHANGING.replace("CHANGE", change))
     assert not held.traits.updates_state
     held.draw(1)
     held.truth(1)
@@ -271,14 +271,14 @@ def test_what_a_reference_changes_on_some_draws_only_is_its_own_fault(change: st
 def test_tables_kept_in_the_type_of_the_inputs_are_no_fault() -> None:
     source = CHANGING.replace("self.factor = 1.0", "self.factor = torch.ones(8)")
     source = source.replace("out = ", "self.factor = self.factor.to(x); out = ")
-    held = bench(source)
+    held = workspace(source)
     held.draw(1)
     assert held.truth(1).source == "float64 cpu"
     held.close()
 
 
 def test_who_writes_to_inputs_without_effect_in_the_trial_call_may_do_so() -> None:
-    held = bench(MATMUL.replace("return a @ b", "return a.clamp_(max=2) @ b"))
+    held = workspace(MATMUL.replace("return a @ b", "return a.clamp_(max=2) @ b"))
     assert held.traits.mutates_inputs
     held.close()
 
@@ -290,25 +290,25 @@ def test_too_large_a_problem_says_so_before_anything_is_drawn(monkeypatch: pytes
     with monkeypatch.context() as patched:
         patched.setattr("harness.referee.problem.workspace.draw", never)
         with pytest.raises(NoRoom, match=r"two input sets of .* do not fit .* take a smaller --workload, or a GPU"):
-            bench(MATMUL.replace("N = 32", "N = 400000"))
+            workspace(MATMUL.replace("N = 32", "N = 400000"))
         patched.setattr(HostDevice, "free_bytes", lambda self, enough=None: 2**16)
         with pytest.raises(NoRoom, match="do not fit the 0 MiB"):
-            bench(MATMUL.replace("N = 32", "N = 64"))
+            workspace(MATMUL.replace("N = 32", "N = 64"))
     # One whose inputs don't tell how large they are without data is drawn, and refused when it is laid out.
     monkeypatch.setattr(HostDevice, "free_bytes", lambda self, enough=None: 2**16)
     with pytest.raises(NoRoom, match="do not fit the 0 MiB"):
-        bench(MATMUL.replace("torch.rand(N, N), ", "torch.rand(N, N) * torch.rand(1).clamp(max=1).item(), "))
+        workspace(MATMUL.replace("torch.rand(N, N), ", "torch.rand(N, N) * torch.rand(1).clamp(max=1).item(), "))
 
 
 def test_what_get_inputs_keeps_from_one_call_to_the_next_has_data() -> None:
     keeping = "KEPT = []\n    def get_inputs():\n        KEPT.append(torch.rand(N, N))"
     source = MATMUL.replace("def get_inputs():", keeping)
-    held = bench(source.replace("return [torch.rand(N, N), ", "return [KEPT[0] + 0, "))
+    held = workspace(source.replace("return [torch.rand(N, N), ", "return [KEPT[0] + 0, "))
     assert held.truth(0).source == "float64 cpu"
 
 
 def test_what_a_problem_declares_takes_the_place_of_what_is_counted() -> None:
-    plain = bench(MATMUL)
+    plain = workspace(MATMUL)
     assert [plain.costs[0].total, plain.costs[1].total_bytes] == [2 * 32**3, 3 * 4 * 32 * 32]
     declares = replace(problem(MATMUL), costs=Costs(flops="7 * N", bytes="N * N"))
     held = Workspace(
@@ -320,7 +320,7 @@ def test_what_a_problem_declares_takes_the_place_of_what_is_counted() -> None:
 
 
 def test_an_answer_that_is_a_buffer_stays_when_the_buffer_is_put_back() -> None:
-    held = bench("""
+    held = workspace("""
     import torch
     class Model(torch.nn.Module):
         def __init__(self):
@@ -340,7 +340,7 @@ def test_an_answer_that_is_a_buffer_stays_when_the_buffer_is_put_back() -> None:
 
 
 def test_what_is_no_tensor_among_the_state_is_none_of_it() -> None:
-    held = bench("""
+    held = workspace("""
     import torch
     class Model(torch.nn.Module):
         def __init__(self):
@@ -368,14 +368,14 @@ def test_a_parameter_without_a_shape_is_the_problems_fault() -> None:
         "            self.inner = torch.nn.LazyLinear(3)\n        def forward",
     )
     with pytest.raises(ProblemError, match=r"inner\.weight has no shape before the first call"):
-        bench(source)
+        workspace(source)
 
 
 @pytest.mark.parametrize(
     "forward", ["assert x.dtype == torch.float32\n            return x", "return x.view(torch.int32)"]
 )
 def test_a_reference_of_float32_alone_is_its_own_truth(forward: str) -> None:
-    held = bench(f"""
+    held = workspace(f"""
     import torch
     class Model(torch.nn.Module):
         def forward(self, x):
@@ -390,7 +390,7 @@ def test_a_reference_of_float32_alone_is_its_own_truth(forward: str) -> None:
 
 @pytest.mark.parametrize("drawn", ["random.random()", "float(np.random.rand())", "torch.rand(())"])
 def test_random_numbers_of_any_generator_are_known_as_such(drawn: str) -> None:
-    held = bench(f"""
+    held = workspace(f"""
     import random
     import numpy as np
     import torch

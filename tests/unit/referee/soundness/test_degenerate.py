@@ -139,11 +139,11 @@ def test_a_reference_that_gives_two_answers_to_one_call_blames_no_solution(zygot
 def test_what_a_problem_takes_for_right(forward: str, inputs: str, variants: tuple[str, ...], word: str) -> None:
     held = problem(forward, inputs, variants)
     device = open_device(DeviceKind.HOST)
-    bench = Workspace(held, Workload(name="full"), device, sets_wanted=3, secret=random.Random(1))
+    workspace = Workspace(held, Workload(name="full"), device, sets_wanted=3, secret=random.Random(1))
     try:
-        assert any(word in name for name in taken_for_right(bench, PrecisionClass.FP32))
+        assert any(word in name for name in taken_for_right(workspace, PrecisionClass.FP32))
     finally:
-        bench.close()
+        workspace.close()
 
 
 def test_other_sizes_under_one_name_are_looked_at_too() -> None:
@@ -152,12 +152,12 @@ def test_other_sizes_under_one_name_are_looked_at_too() -> None:
     held = replace(held, source=f"SCALE = 1.0\n{held.source}")
     soundness, device = Soundness(allow_degenerate=False), open_device(DeviceKind.HOST)
     for sizes in ({}, {"SCALE": 0.0}):
-        bench = Workspace(held, Workload(name="full", sizes=sizes), device, sets_wanted=3, secret=random.Random(1))
+        workspace = Workspace(held, Workload(name="full", sizes=sizes), device, sets_wanted=3, secret=random.Random(1))
         try:
             if sizes:
                 with pytest.raises(ProblemError, match="takes for right zeros"):
-                    soundness.check(bench)
+                    soundness.check(workspace)
             else:
-                assert soundness.check(bench) == ()
+                assert soundness.check(workspace) == ()
         finally:
-            bench.close()
+            workspace.close()

@@ -33,7 +33,7 @@ from harness.referee.contestants.process import ContestantFailed, ContestantProc
 from harness.referee.correctness.verifier import Verifier, overall
 from harness.referee.problem.workspace import Workspace
 from harness.referee.timing import back_to_back
-from harness.referee.timing import back_to_back_burst as asker
+from harness.referee.timing import back_to_back_burst as burst_runner
 from harness.referee.timing.back_to_back import ASLEEP, MOST_LATE, REST_S, TRIES, BackToBackCheck, BackToBackTimes
 from harness.referee.timing.back_to_back_burst import (
     ANSWER_LIMIT_S,
@@ -120,80 +120,82 @@ def zygote(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield held
 
 
-def bench_of(device: Device, text: str) -> Workspace:
+def workspace_of(device: Device, text: str) -> Workspace:
     source = textwrap.dedent(text)
     problem = Problem(id="level1/23", name="softmax", path=Path("23.py"), source=source, digest=digest_text(source))
     return Workspace(problem, Workload(name="full"), device, sets_wanted=SETS, secret=random.Random(3))
 
 
 @pytest.fixture(scope="module")
-def bench(device: Device) -> Workspace:
-    return bench_of(device, PROBLEM)
+def workspace(device: Device) -> Workspace:
+    return workspace_of(device, PROBLEM)
 
 
 class Asked:
     """A contestant with one solution, and what judges its answers."""
 
-    def __init__(self, bench: Workspace, guest: ContestantProcess, name: str) -> None:
-        host = bench.device.kind is DeviceKind.HOST
+    def __init__(self, workspace: Workspace, contestant: ContestantProcess, name: str) -> None:
+        host = workspace.device.kind is DeviceKind.HOST
         runtime = str(prepare_headers(default_root()).folder) if host else None
-        bench.publish()
+        workspace.publish()
         attach = Attach(
-            nbytes=bench.arena.nbytes,
-            opening=Open(device=bench.device.kind.value, device_index=0, checked=False, host_runtime=runtime),
+            nbytes=workspace.arena.nbytes,
+            opening=Open(device=workspace.device.kind.value, device_index=0, checked=False, host_runtime=runtime),
         )
-        guest.attach(attach, bench.arena.fd, 60.0)
+        contestant.attach(attach, workspace.arena.fd, 60.0)
         body = textwrap.indent(textwrap.dedent(SOLUTIONS[name]).strip(), " " * 8)
-        guest.load(
+        contestant.load(
             Load(
                 source=f"import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n{body}\n",
                 filename="23_x.py",
                 modules=(),
-                init_tree=bench.init_tree.to_json(),
-                init_slots=bench.init_slots,
-                state=bench.state_slots,
+                init_tree=workspace.init_tree.to_json(),
+                init_slots=workspace.init_slots,
+                state=workspace.state_slots,
                 seed=1,
             ),
             60.0,
         )
-        self.bench = bench
-        self.asker = BackToBackRunner(bench=bench, guest=guest, request=self.request, limit_s=20.0)
-        self.verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+        self.workspace = workspace
+        self.burst_runner = BackToBackRunner(
+            workspace=workspace, contestant=contestant, request=self.request, limit_s=20.0
+        )
+        self.verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
 
     def request(self, calls: tuple[Call, ...]) -> Burst:
         return Burst(
             calls=calls,
-            input_tree=self.bench.tree.to_json(),
+            input_tree=self.workspace.tree.to_json(),
             state_names=(),
             restore_state=False,
             coerce_device=False,
         )
 
-    def run(self, manner: LaunchMode) -> BackToBackBurst | BurstRefusal:
+    def run(self, launch_mode: LaunchMode) -> BackToBackBurst | BurstRefusal:
         """As the harness asks: again where a busy machine took too long to submit them."""
         for _ in range(TRIES):
-            held = self.asker.run(range(SETS), manner)
+            held = self.burst_runner.run(range(SETS), launch_mode)
             if held != WAITS:
                 break
         return held
 
     def verdict(self, held: BackToBackBurst) -> Status | None:
-        failure = overall(self.verifier.check(held.turns, held.done, with_reference=False))
+        failure = overall(self.verifier.check(held.planned_calls, held.done, with_reference=False))
         return None if failure is None else failure.status
 
 
 @contextmanager
-def asked(zygote: Zygote, bench: Workspace, folder: Path, name: str) -> Iterator[Asked]:
-    gpu = bench.device.kind is DeviceKind.CUDA
+def asked(zygote: Zygote, workspace: Workspace, folder: Path, name: str) -> Iterator[Asked]:
+    gpu = workspace.device.kind is DeviceKind.CUDA
     runtime = () if gpu else (Path(str(prepare_headers(default_root()).folder)),)
     policy = SandboxPolicy(mode="auto", gpu=gpu, readable=runtime, max_memory_bytes=(32 if gpu else 4) * 2**30)
-    with ContestantProcess(zygote, policy, folder / "log", memory_limit_bytes=4 * 2**30) as guest:
-        yield Asked(bench, guest, name)
+    with ContestantProcess(zygote, policy, folder / "log", memory_limit_bytes=4 * 2**30) as contestant:
+        yield Asked(workspace, contestant, name)
 
 
 @pytest.fixture
-def ask(zygote: Zygote, bench: Workspace, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Asked]:
-    with asked(zygote, bench, tmp_path, request.param) as held:
+def ask(zygote: Zygote, workspace: Workspace, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Asked]:
+    with asked(zygote, workspace, tmp_path, request.param) as held:
         yield held
 
 
@@ -214,17 +216,17 @@ def test_calls_launched_one_by_one_are_verified_each(ask: Asked) -> None:
 def test_random_numbers_are_drawn_as_the_reference_draws_them(zygote: Zygote, device: Device, tmp_path: Path) -> None:
     """Inputs come after the calls on them were asked for, with what the generators are set to."""
     body = SOLUTIONS["draws"].removeprefix("return ")
-    bench = bench_of(device, PROBLEM.replace("torch.softmax(x, dim=1)", body))
-    assert bench.traits.draws_random
-    with asked(zygote, bench, tmp_path, "draws") as ask:
-        for manner in (LaunchMode.LAUNCHED, LaunchMode.QUEUED):
-            held = ask.run(manner)
+    workspace = workspace_of(device, PROBLEM.replace("torch.softmax(x, dim=1)", body))
+    assert workspace.traits.draws_random
+    with asked(zygote, workspace, tmp_path, "draws") as ask:
+        for launch_mode in (LaunchMode.LAUNCHED, LaunchMode.QUEUED):
+            held = ask.run(launch_mode)
             if isinstance(held, BurstRefusal):
                 assert held.why is RefusalCause.NO_GATE
                 assert "queues nothing" in held.text
                 continue
             assert ask.verdict(held) is None
-    bench.close()
+    workspace.close()
 
 
 @pytest.mark.parametrize("ask", ["remembers"], indirect=True)
@@ -250,24 +252,24 @@ def test_an_output_written_late_is_seen(ask: Asked) -> None:
     held = ask.run(LaunchMode.LAUNCHED)
     assert isinstance(held, BackToBackBurst)
     assert held.still()
-    ask.bench.tensor(ask.bench.sets[3].outputs[0])[0, 0] += 1
+    ask.workspace.tensor(ask.workspace.sets[3].outputs[0])[0, 0] += 1
     assert not held.still()
 
 
 @pytest.mark.parametrize("ask", ["right", "static", "waits"], indirect=True)
 def test_queued_calls_and_graphs_are_right_or_refused(ask: Asked, request: pytest.FixtureRequest) -> None:
-    gpu = ask.bench.device.kind is DeviceKind.CUDA
+    gpu = ask.workspace.device.kind is DeviceKind.CUDA
     name = request.node.callspec.params["ask"]
-    for manner in (LaunchMode.QUEUED, LaunchMode.GRAPH):
+    for launch_mode in (LaunchMode.QUEUED, LaunchMode.GRAPH):
         ask.run(LaunchMode.LAUNCHED)
-        held = ask.run(manner)
+        held = ask.run(launch_mode)
         if not gpu:
             assert isinstance(held, BurstRefusal)
-            assert held.why is (RefusalCause.FAILS if manner is LaunchMode.GRAPH else RefusalCause.NO_GATE)
+            assert held.why is (RefusalCause.FAILS if launch_mode is LaunchMode.GRAPH else RefusalCause.NO_GATE)
         elif name == "waits":
             assert isinstance(held, BurstRefusal)
-            assert held == WAITS or manner is LaunchMode.GRAPH
-        elif name == "right" or manner is LaunchMode.QUEUED:
+            assert held == WAITS or launch_mode is LaunchMode.GRAPH
+        elif name == "right" or launch_mode is LaunchMode.QUEUED:
             assert isinstance(held, BackToBackBurst), held
             assert ask.verdict(held) is None
     again = ask.run(LaunchMode.LAUNCHED)
@@ -530,42 +532,42 @@ def test_how_long_copies_may_take_is_learnt_behind_trusted_code(ask: Asked, monk
     held = ask.run(LaunchMode.LAUNCHED)
     assert isinstance(held, BackToBackBurst)
     assert 0.0 < held.copied_s < 60.0
-    assert 0.0 < ask.bench.copy_aside_s < 60.0
-    monkeypatch.setattr(ask.bench, "copy_aside_s", 1.0e-3)
-    monkeypatch.setattr(ask.bench, "copying_s", math.inf)
-    assert copying_s(ask.bench) == pytest.approx(1.7e-3), "nothing learnt: the most that is ever granted"
-    learn_copying(ask.bench, [1150e-6, 1160e-6, 1190e-6])
-    assert copying_s(ask.bench) == pytest.approx((1160 + 2 * 30 + 150) * 1e-6)
-    learn_copying(ask.bench, [5e-3])
-    assert copying_s(ask.bench) == pytest.approx(1370e-6), "who keeps the device busy later gains nothing"
+    assert 0.0 < ask.workspace.copy_aside_s < 60.0
+    monkeypatch.setattr(ask.workspace, "copy_aside_s", 1.0e-3)
+    monkeypatch.setattr(ask.workspace, "copying_s", math.inf)
+    assert copying_s(ask.workspace) == pytest.approx(1.7e-3), "nothing learnt: the most that is ever granted"
+    learn_copying(ask.workspace, [1150e-6, 1160e-6, 1190e-6])
+    assert copying_s(ask.workspace) == pytest.approx((1160 + 2 * 30 + 150) * 1e-6)
+    learn_copying(ask.workspace, [5e-3])
+    assert copying_s(ask.workspace) == pytest.approx(1370e-6), "who keeps the device busy later gains nothing"
 
 
 @pytest.mark.parametrize("ask", ["right"], indirect=True)
 def test_who_leaves_no_memory_for_the_copies_is_seen(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(bench: Workspace, indices: object) -> NoReturn:
+    def full(workspace: Workspace, indices: object) -> NoReturn:
         raise torch.OutOfMemoryError("all of it is taken")
 
-    reserve(ask.bench, range(SETS))
-    known = replace(KNOWN, nonstop={LaunchMode.LAUNCHED: Calibration(per_call_s=1.0, spread_s=0.1, bursts=2)})
-    quiet = replace(known.quiet, nonstop_sets=SETS)
+    reserve(ask.workspace, range(SETS))
+    known = replace(KNOWN, back_to_back={LaunchMode.LAUNCHED: Calibration(per_call_s=1.0, spread_s=0.1, bursts=2)})
+    quiet = replace(known.quiet, back_to_back_sets=SETS)
 
     def held() -> BackToBackCheck:
         return BackToBackCheck(
-            ask.asker,
+            ask.burst_runner,
             replace(known, quiet=quiet),
-            lambda held: ask.verifier.check(held.turns, held.done, with_reference=False),
+            lambda held: ask.verifier.check(held.planned_calls, held.done, with_reference=False),
             [],
         )
 
     sated = held()
     assert sated.measure(1e-3, []) is not None
     assert not sated.starved
-    monkeypatch.setattr(asker, "Arrival", full)
+    monkeypatch.setattr(burst_runner, "Arrival", full)
     starved = held()
     assert starved.measure(1e-3, []) is None
     assert starved.starved
-    reserve(ask.bench, range(SETS))
-    reserve(ask.bench, ())
+    reserve(ask.workspace, range(SETS))
+    reserve(ask.workspace, ())
 
 
 class Scripted(BackToBackRunner):
@@ -579,9 +581,9 @@ class Scripted(BackToBackRunner):
     rests: ClassVar[list[Sleep]] = []
 
     def run(
-        self, indices: Sequence[int], manner: LaunchMode, *, drawn: bool = False, rest: Sleep = AWAKE
+        self, indices: Sequence[int], launch_mode: LaunchMode, *, drawn: bool = False, rest: Sleep = AWAKE
     ) -> BackToBackBurst | BurstRefusal:
-        if manner is LaunchMode.QUEUED and (outcome := self.outcomes.pop(0)) is not None:
+        if launch_mode is LaunchMode.QUEUED and (outcome := self.outcomes.pop(0)) is not None:
             return outcome
         self.rests.append(rest)
         held = super().run(indices, LaunchMode.LAUNCHED, drawn=drawn, rest=rest)
@@ -601,13 +603,15 @@ def measured(
 ) -> BackToBackTimes:
     known = replace(
         KNOWN,
-        quiet=replace(KNOWN.quiet, nonstop_sets=SETS, queued_s=reference_queued_s),
-        nonstop=dict.fromkeys((LaunchMode.LAUNCHED, LaunchMode.QUEUED), calibration),
+        quiet=replace(KNOWN.quiet, back_to_back_sets=SETS, queued_s=reference_queued_s),
+        back_to_back=dict.fromkeys((LaunchMode.LAUNCHED, LaunchMode.QUEUED), calibration),
     )
-    asker = Scripted(bench=ask.bench, guest=ask.asker.guest, request=ask.request, limit_s=20.0)
+    burst_runner = Scripted(
+        workspace=ask.workspace, contestant=ask.burst_runner.contestant, request=ask.request, limit_s=20.0
+    )
     Scripted.outcomes[:] = outcomes
     held = BackToBackCheck(
-        asker, known, lambda held: ask.verifier.check(held.turns, held.done, with_reference=False), []
+        burst_runner, known, lambda held: ask.verifier.check(held.planned_calls, held.done, with_reference=False), []
     ).measure(claimed_s, [2e-3])
     assert held is not None
     assert not Scripted.outcomes
@@ -622,7 +626,7 @@ FAILS = BurstRefusal(RefusalCause.FAILS, "RuntimeError: no queues here")
 class TestWhatIsNotQueued:
     def test_who_waited_once_is_queued_again(self, ask: Asked) -> None:
         held = measured(ask, WAITS, WAITS, None)
-        assert held.manner is LaunchMode.QUEUED
+        assert held.launch_mode is LaunchMode.QUEUED
         assert held.proven
         assert held.refused == {}
         assert held.waited == 2
@@ -630,7 +634,7 @@ class TestWhatIsNotQueued:
 
     def test_who_always_waits_counts_by_the_least_of_all_tries(self, ask: Asked) -> None:
         held = measured(ask, WAITS, WAITS, WAITS)
-        assert held.manner is LaunchMode.LAUNCHED
+        assert held.launch_mode is LaunchMode.LAUNCHED
         assert held.waits
         assert held.waited == TRIES
         assert held.verdict.by_clock
@@ -679,7 +683,7 @@ class TestWhatIsNotQueued:
         monkeypatch.setattr(back_to_back, "judge_back_to_back", judge)
         held = measured(ask, None, refusal)
         assert held.verdict.charge_s == 0.0
-        assert held.manner is LaunchMode.LAUNCHED, "whose verdict it is"
+        assert held.launch_mode is LaunchMode.LAUNCHED, "whose verdict it is"
         assert not held.proven
 
     def test_each_burst_finds_the_memory_of_the_copies_before_it(
@@ -688,12 +692,12 @@ class TestWhatIsNotQueued:
         made: list[weakref.ref[OutputCopies]] = []
 
         class Lone(OutputCopies):
-            def __init__(self, bench: Workspace, indices: Sequence[int]) -> None:
+            def __init__(self, workspace: Workspace, indices: Sequence[int]) -> None:
                 assert all(earlier() is None for earlier in made), "only one burst's memory is reserved"
                 made.append(weakref.ref(self))
-                super().__init__(bench, indices)
+                super().__init__(workspace, indices)
 
-        monkeypatch.setattr(asker, "OutputCopies", Lone)
+        monkeypatch.setattr(burst_runner, "OutputCopies", Lone)
         measured(ask, WAITS, WAITS, WAITS)
         assert len(made) == TRIES
 
@@ -715,10 +719,10 @@ class TestWhatIsNotQueued:
             return ask_it(self, request, fds, stage, timeout_s)
 
         monkeypatch.setattr(ContestantProcess, "_ask", note)
-        asker = replace(ask.asker, limit_s=600.0)
-        assert isinstance(asker.run(range(SETS), LaunchMode.LAUNCHED), BackToBackBurst)
+        burst_runner = replace(ask.burst_runner, limit_s=600.0)
+        assert isinstance(burst_runner.run(range(SETS), LaunchMode.LAUNCHED), BackToBackBurst)
         assert waited == [ANSWER_LIMIT_S] * 3, "ready, go, collect"
-        asker.run(range(SETS), LaunchMode.GRAPH)
+        burst_runner.run(range(SETS), LaunchMode.GRAPH)
         assert waited[3] == 600.0, "a graph may have to be built first"
 
     def test_nobody_may_refuse_to_be_launched(self, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -786,7 +790,7 @@ class TestWhereTheRefereeIsKeptFromItsClock:
 @pytest.mark.gpu
 @pytest.mark.parametrize("ask", ["waits", "waits_once"], indirect=True)
 def test_who_waits_once_is_queued_the_next_time(ask: Asked, request: pytest.FixtureRequest) -> None:
-    if ask.bench.device.kind is not DeviceKind.CUDA:
+    if ask.workspace.device.kind is not DeviceKind.CUDA:
         pytest.skip("nothing can be queued there")
     ask.run(LaunchMode.LAUNCHED)
     held = queued_for_real(ask)
@@ -805,11 +809,14 @@ def queued_for_real(ask: Asked) -> BackToBackTimes:
     calibration = Calibration(per_call_s=50e-6, spread_s=1e-6, bursts=2, least_s=1e-6)
     known = replace(
         KNOWN,
-        quiet=replace(KNOWN.quiet, nonstop_sets=SETS),
-        nonstop={LaunchMode.LAUNCHED: calibration, LaunchMode.QUEUED: calibration},
+        quiet=replace(KNOWN.quiet, back_to_back_sets=SETS),
+        back_to_back={LaunchMode.LAUNCHED: calibration, LaunchMode.QUEUED: calibration},
     )
     held = BackToBackCheck(
-        ask.asker, known, lambda held: ask.verifier.check(held.turns, held.done, with_reference=False), []
+        ask.burst_runner,
+        known,
+        lambda held: ask.verifier.check(held.planned_calls, held.done, with_reference=False),
+        [],
     ).measure(1e-3, [2e-3])
     assert held is not None
     return held
@@ -818,19 +825,19 @@ def queued_for_real(ask: Asked) -> BackToBackTimes:
 @pytest.mark.gpu
 @pytest.mark.parametrize("ask", ["right"], indirect=True)
 def test_what_copies_take_beyond_that_is_the_bursts(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    if ask.bench.device.kind is not DeviceKind.CUDA:
+    if ask.workspace.device.kind is not DeviceKind.CUDA:
         pytest.skip("nothing can be queued there")
     ask.run(LaunchMode.LAUNCHED)
-    monkeypatch.setattr(ask.bench, "copying_s", 1e-9)
+    monkeypatch.setattr(ask.workspace, "copying_s", 1e-9)
     held = ask.run(LaunchMode.QUEUED)
     assert isinstance(held, BackToBackBurst), held
     assert held.wall_s > held.copied_s
 
 
 def test_nobody_can_lengthen_the_time_that_copies_should_take(
-    bench: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench, "copy_aside_s", 1.0e-3)
+    monkeypatch.setattr(workspace, "copy_aside_s", 1.0e-3)
     monkeypatch.setattr(OutputCopies, "_copy", lambda self: 5.0e-3)
-    OutputCopies(bench, [0, 1])
-    assert bench.copy_aside_s == 1.0e-3
+    OutputCopies(workspace, [0, 1])
+    assert workspace.copy_aside_s == 1.0e-3

@@ -50,7 +50,7 @@ def kind(request: pytest.FixtureRequest) -> DeviceKind:
     return found
 
 
-def bench_of(kind: DeviceKind, source: str) -> Workspace:
+def workspace_of(kind: DeviceKind, source: str) -> Workspace:
     text = textwrap.dedent(source)
     problem = Problem(
         id="level1/8",
@@ -63,29 +63,29 @@ def bench_of(kind: DeviceKind, source: str) -> Workspace:
     return Workspace(problem, Workload(name="full"), open_device(kind), sets_wanted=4, secret=random.Random(5))
 
 
-def values(bench: Workspace, index: int) -> list[torch.Tensor]:
-    return [tensor.clone() for tensor in bench.tensors(bench.sets[index].inputs)]
+def values(workspace: Workspace, index: int) -> list[torch.Tensor]:
+    return [tensor.clone() for tensor in workspace.tensors(workspace.sets[index].inputs)]
 
 
 def test_some_words_of_each_input_come_last_and_then_all_is_as_drawn(kind: DeviceKind) -> None:
-    bench = bench_of(kind, PROBLEM)
+    workspace = workspace_of(kind, PROBLEM)
     for index in range(4):
-        bench.draw(index)
-    before = {index: values(bench, index) for index in range(4)}
-    coming = LateInputs(bench, SETS)
+        workspace.draw(index)
+    before = {index: values(workspace, index) for index in range(4)}
+    coming = LateInputs(workspace, SETS)
     coming.draw()
     for index in range(4):
         # Compared as bytes, here and below: a NaN is no equal of itself.
-        assert all(map(same, values(bench, index), before[index])), "nothing is there before it is delivered"
+        assert all(map(same, values(workspace, index), before[index])), "nothing is there before it is delivered"
     coming.deliver()
-    almost = {index: values(bench, index) for index in SETS}
+    almost = {index: values(workspace, index) for index in SETS}
     for index in SETS:
-        assert bench.changed_inputs([index])[0], "not complete"
+        assert workspace.changed_inputs([index])[0], "not complete"
     coming.complete()
     for index in SETS:
-        assert bench.changed_inputs([index]) == [()], "as drawn"
+        assert workspace.changed_inputs([index]) == [()], "as drawn"
         floats, places, halves, _ = almost[index]
-        drawn = values(bench, index)
+        drawn = values(workspace, index)
         assert 0 < int(floats.isnan().sum()) <= 8, "four, less those and more by sectors that stand in for others"
         assert not same(halves, drawn[2])
         assert int(places.min()) >= 0, "decoys are valid too"
@@ -96,21 +96,21 @@ def test_some_words_of_each_input_come_last_and_then_all_is_as_drawn(kind: Devic
         assert 0 < int(wrong.any(1).sum()) <= 4 + max(1, wrong.shape[0] // SECTORS_FOR_ONE)
         assert int(whole) == 1, "a sector that is another one, of an input of a few hundred words"
         assert not any(map(same, drawn[:1], before[index][:1])), "new values"
-    assert all(map(same, values(bench, 1), before[1])), "another set is left alone"
-    bench.close()
+    assert all(map(same, values(workspace, 1), before[1])), "another set is left alone"
+    workspace.close()
 
 
 def test_two_arrivals_hold_other_words_back(kind: DeviceKind) -> None:
-    bench = bench_of(kind, PROBLEM)
+    workspace = workspace_of(kind, PROBLEM)
     found = set()
     for _ in range(4):
-        coming = LateInputs(bench, SETS)
+        coming = LateInputs(workspace, SETS)
         coming.draw()
         coming.deliver()
-        found.add(tuple(values(bench, 2)[0].isnan().nonzero().flatten().tolist()))
+        found.add(tuple(values(workspace, 2)[0].isnan().nonzero().flatten().tolist()))
         coming.complete()
     assert len(found) > 1
-    bench.close()
+    workspace.close()
 
 
 LARGE = """
@@ -130,14 +130,14 @@ def get_init_inputs():
 
 def test_who_mends_what_shows_as_held_back_is_left_with_what_does_not(kind: DeviceKind) -> None:
     """It computes without the words that are NaN, and puts them in once the clock runs."""
-    bench = bench_of(kind, LARGE)
-    coming = LateInputs(bench, SETS)
+    workspace = workspace_of(kind, LARGE)
+    coming = LateInputs(workspace, SETS)
     coming.draw()
     coming.deliver()
-    early = {index: values(bench, index) for index in SETS}
+    early = {index: values(workspace, index) for index in SETS}
     coming.complete()
     for index in SETS:
-        drawn = values(bench, index)
+        drawn = values(workspace, index)
         seen = early[index][0].isnan()
         mended = torch.where(seen, drawn[0], early[index][0])
         for had, has in ((mended, drawn[0]), (early[index][1].view(-1), drawn[1].view(-1))):
@@ -146,14 +146,14 @@ def test_who_mends_what_shows_as_held_back_is_left_with_what_does_not(kind: Devi
             assert 0.7 / SECTORS_FOR_ONE < share <= 1.0 / SECTORS_FOR_ONE, "drawn with repetition"
         rows = (mended != drawn[0]).any(1)
         assert int(rows.sum()) > 0.9 * rows.numel(), "their products are others"
-    bench.close()
+    workspace.close()
 
 
 def test_outputs_beside_them_are_left_alone(kind: DeviceKind) -> None:
-    bench = bench_of(kind, PROBLEM)
-    coming = LateInputs(bench, SETS)
+    workspace = workspace_of(kind, PROBLEM)
+    coming = LateInputs(workspace, SETS)
     coming.draw()
-    outputs = [bench.tensors(held.outputs) for held in bench.sets]
+    outputs = [workspace.tensors(held.outputs) for held in workspace.sets]
     for number, tensors in enumerate(outputs):
         for tensor in tensors:
             tensor.fill_(number + 0.5)
@@ -161,17 +161,17 @@ def test_outputs_beside_them_are_left_alone(kind: DeviceKind) -> None:
     coming.complete()
     for number, tensors in enumerate(outputs):
         assert all(bool((tensor == number + 0.5).all()) for tensor in tensors)
-    bench.close()
+    workspace.close()
 
 
 def test_inputs_without_elements_arrive_too(kind: DeviceKind) -> None:
-    bench = bench_of(kind, NOTHING)
-    coming = LateInputs(bench, SETS)
+    workspace = workspace_of(kind, NOTHING)
+    coming = LateInputs(workspace, SETS)
     coming.draw()
     coming.deliver()
     coming.complete()
-    assert bench.changed_inputs([0]) == [()]
-    bench.close()
+    assert workspace.changed_inputs([0]) == [()]
+    workspace.close()
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -23,7 +23,7 @@ from harness.referee.calibrate import BURSTS, learn, learn_again
 from harness.referee.contestants.census_request import take_census
 from harness.referee.contestants.pool import TrustedContestant
 from harness.referee.contestants.process import ContestantFailed
-from harness.referee.problem.burst_plan import plan_turns
+from harness.referee.problem.burst_plan import plan_calls
 from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Referee
 from harness.referee.session import Session
@@ -59,25 +59,27 @@ class Court:
             log_path=folder / "log",
             timed=True,
         )
-        self.bench: Workspace = referee.at_hand.bench_for(self.task.problem, self.task.workload)
-        self.bench.publish()
-        self.known = learn(referee._terms(self.task), self.bench, self.task, referee._standby)
+        self.workspace: Workspace = referee.at_hand.workspace_for(self.task.problem, self.task.workload)
+        self.workspace.publish()
+        self.known = learn(referee._terms(self.task), self.workspace, self.task, referee._standby)
         self.rounds = self._rounds()
 
     def _rounds(self) -> Rounds:
         held: list[Round] = []
-        with self.referee._guest(self.task) as guest:
-            session = Session(self.referee._terms(self.task), self.bench, guest, self.task, {}, {}, time.perf_counter())
+        with self.referee._contestant(self.task) as contestant:
+            session = Session(
+                self.referee._terms(self.task), self.workspace, contestant, self.task, {}, {}, time.perf_counter()
+            )
             session._load()
             for number in range(4):
-                turns = plan_turns(4, random.Random(number), number)
-                reference = ReferenceRunner(self.bench).burst(turns)
-                self.bench.mask([turn.index for turn in turns])
-                done, wall_s = session._burst(turns)
+                planned_calls = plan_calls(4, random.Random(number), number)
+                reference = ReferenceRunner(self.workspace).burst(planned_calls)
+                self.workspace.mask([planned_call.index for planned_call in planned_calls])
+                done, wall_s = session._burst(planned_calls)
                 held.append(
                     Round(
-                        turns=turns,
-                        reference_turns=turns,
+                        planned_calls=planned_calls,
+                        reference_planned_calls=planned_calls,
                         reference=reference,
                         solution=done,
                         solution_wall_s=SLOWER * wall_s,
@@ -90,7 +92,7 @@ class Court:
         """The same rounds with claims that leave no time for flushes and copies."""
         held = []
         for one in self.rounds.held:
-            share_s = 0.999 * one.solution_wall_s / len(one.turns)
+            share_s = 0.999 * one.solution_wall_s / len(one.planned_calls)
             claims = tuple(replace(claim, device_s=share_s, window_s=share_s) for claim in one.solution.claims)
             held.append(replace(one, solution=replace(one.solution, claims=claims)))
         return replace(self.rounds, held=held)
@@ -100,7 +102,7 @@ class Court:
         return lambda known: judge_times(rounds, device=DeviceKind.CUDA, known=known)
 
     def again(self, known: ProblemCalibration) -> ProblemCalibration:
-        return learn_again(known, self.referee._terms(self.task), self.bench, self.task, self.referee._standby)
+        return learn_again(known, self.referee._terms(self.task), self.workspace, self.task, self.referee._standby)
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +202,9 @@ def test_where_trusted_code_can_not_run_what_is_known_is_in_doubt(court: Court) 
     def none(task: Task) -> NoReturn:
         raise ContestantFailed(Failure(status=Status.out_of_memory, reason="no memory for another process"))
 
-    found = learn_again(court.known, court.referee._terms(court.task), court.bench, court.task, TrustedContestant(none))
+    found = learn_again(
+        court.known, court.referee._terms(court.task), court.workspace, court.task, TrustedContestant(none)
+    )
     assert not found.calm
     assert found.pauses == court.known.pauses
 
@@ -246,10 +250,12 @@ def test_bursts_that_others_disturb_in_turns_do_not_agree(costs_s: tuple[float, 
 
 def test_what_is_asked_of_the_dead_lacks_and_is_no_fault(court: Court) -> None:
     """An acquittal may come when the process of the acquitted was ended: its time stands, its kernels are unknown."""
-    with court.referee._guest(court.task) as guest:
-        session = Session(court.referee._terms(court.task), court.bench, guest, court.task, {}, {}, time.perf_counter())
+    with court.referee._contestant(court.task) as contestant:
+        session = Session(
+            court.referee._terms(court.task), court.workspace, contestant, court.task, {}, {}, time.perf_counter()
+        )
         session._load()
-        guest.kill()
-        noted = take_census(guest, court.bench, coerce=False, timeout_s=10.0)
+        contestant.kill()
+        noted = take_census(contestant, court.workspace, coerce=False, timeout_s=10.0)
         assert "failed" in noted["lack"]
-        session.end_guest(None)
+        session.end_contestant(None)

@@ -107,8 +107,8 @@ def test_of_large_sets_as_many_are_called_back_to_back_as_there_is_memory_for(
     set_gib: float, memory_gib: int, taken_gib: int, peak_gib: int, sets: int
 ) -> None:
     device = SimpleNamespace(memory_bytes=lambda: memory_gib * 2**30, taken_bytes=lambda: taken_gib * 2**30)
-    bench = cast(Workspace, SimpleNamespace(set_bytes=int(set_gib * 2**30), device=device))
-    assert sets_without_pause(bench, peak_gib * 2**30) == sets
+    workspace = cast(Workspace, SimpleNamespace(set_bytes=int(set_gib * 2**30), device=device))
+    assert sets_without_pause(workspace, peak_gib * 2**30) == sets
 
 
 def test_memory_that_is_no_device_s_own_is_left_alone() -> None:
@@ -124,7 +124,7 @@ def test_calls_are_made_back_to_back_where_they_are_short_and_all_of_them_too() 
     assert not proves_more(5.1e-3, 16)
 
 
-def make_bench(device: DeviceKind = DeviceKind.HOST, text: str = PROBLEM) -> Workspace:
+def make_workspace(device: DeviceKind = DeviceKind.HOST, text: str = PROBLEM) -> Workspace:
     text = textwrap.dedent(text)
     problem = Problem(id="level1/23", name="test", path=Path("23_test.py"), source=text, digest=digest_text(text))
     return Workspace(
@@ -137,15 +137,15 @@ def make_bench(device: DeviceKind = DeviceKind.HOST, text: str = PROBLEM) -> Wor
 
 
 def test_the_reference_is_measured_alone() -> None:
-    bench = make_bench()
-    quiet = ReferenceTimer(bench, sets=6).result()
+    workspace = make_workspace()
+    quiet = ReferenceTimer(workspace, sets=6).result()
     assert 0.0 < quiet.reference_s < 1.0
     assert quiet.floor.log_width == max(quiet.measured_log_width, quiet.least_log_width)
     assert quiet.floor_json()["pairs"] in (4, 6, 8)
-    assert quiet.nonstop_sets == 6
+    assert quiet.back_to_back_sets == 6
     assert quiet.back_to_back_s is not None
     assert "queued" in quiet.refused, "the host device has no gate"
-    bench.close()
+    workspace.close()
 
 
 @pytest.mark.parametrize(("fails", "queued"), [(0, True), (QUEUE_TRIES - 1, True), (QUEUE_TRIES, False)])
@@ -153,18 +153,18 @@ def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyP
     asked = 0
     launched = ReferenceRunner.back_to_back
 
-    def back_to_back(self: ReferenceRunner, indices: Sequence[int], manner: LaunchMode) -> CallTime:
+    def back_to_back(self: ReferenceRunner, indices: Sequence[int], launch_mode: LaunchMode) -> CallTime:
         nonlocal asked
-        if manner is LaunchMode.QUEUED:
+        if launch_mode is LaunchMode.QUEUED:
             asked += 1
             if asked <= fails:
                 raise DeviceError("calls wait for the device to finish")
         return launched(self, indices, LaunchMode.LAUNCHED)
 
     monkeypatch.setattr(ReferenceRunner, "back_to_back", back_to_back)
-    bench = make_bench()
-    quiet = ReferenceTimer(bench, sets=6).result()
-    bench.close()
+    workspace = make_workspace()
+    quiet = ReferenceTimer(workspace, sets=6).result()
+    workspace.close()
     assert asked == min(fails + 1, QUEUE_TRIES)
     assert (quiet.queued_s is not None) is queued
     assert ("queued" in quiet.refused) is not queued
@@ -173,10 +173,10 @@ def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyP
 @pytest.mark.gpu
 @pytest.mark.exclusive_gpu
 def test_few_calls_on_large_inputs_are_queued() -> None:
-    bench = make_bench(DeviceKind.CUDA, PROBLEM.replace("torch.rand(64, 256)", "torch.rand(2**14, 2**14)"))
-    assert bench.set_bytes == 2**31
-    quiet = ReferenceTimer(bench, sets=6).result()
-    assert quiet.nonstop_sets == FEW_NONSTOP_SETS
+    workspace = make_workspace(DeviceKind.CUDA, PROBLEM.replace("torch.rand(64, 256)", "torch.rand(2**14, 2**14)"))
+    assert workspace.set_bytes == 2**31
+    quiet = ReferenceTimer(workspace, sets=6).result()
+    assert quiet.back_to_back_sets == FEW_NONSTOP_SETS
     assert quiet.queued_s is not None
     assert quiet.reference_s < quiet.queued_s < 3 * quiet.reference_s, "outputs are copied behind each call"
-    bench.close()
+    workspace.close()

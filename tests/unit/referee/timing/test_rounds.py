@@ -17,7 +17,7 @@ from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.devices.stream_gate import Gate, OwnGate
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
-from harness.referee.problem.burst_plan import PlannedCall, in_turn, plan_turns, stressed_turns
+from harness.referee.problem.burst_plan import PlannedCall, in_turn, plan_calls, stressed_planned_calls
 from harness.referee.problem.workspace import Workspace
 from harness.referee.timing import rounds as measure
 from harness.referee.timing.rounds import (
@@ -48,7 +48,7 @@ def get_init_inputs():
 SETS = 10
 
 
-def make_bench() -> Workspace:
+def make_workspace() -> Workspace:
     problem = Problem(id="level1/19", name="add", path=Path("19_add.py"), source=SOURCE, digest=digest_text(SOURCE))
     return Workspace(
         problem,
@@ -62,20 +62,20 @@ def make_bench() -> Workspace:
 def measured(call_s: float, long_s: float, known_s: float = 0.0, first_s: float | None = None) -> Rounds:
     """Four rounds or more of a solution whose calls take `call_s` on every clock (in the first round `first_s`), and
     took `known_s` before."""
-    bench = make_bench()
+    workspace = make_workspace()
     bursts = itertools.chain([call_s if first_s is None else first_s], itertools.repeat(call_s))
 
-    def burst(turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
+    def burst(planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         took_s = next(bursts)
         claim = CallClaim(device_s=took_s, window_s=took_s, tree={}, leaves=(), state_missing=())
-        return BurstDone(claims=(claim,) * len(turns), reports=()), took_s * len(turns)
+        return BurstDone(claims=(claim,) * len(planned_calls), reports=()), took_s * len(planned_calls)
 
     try:
         return run_rounds(
-            bench,
-            ReferenceRunner(bench),
+            workspace,
+            ReferenceRunner(workspace),
             burst,
-            lambda turns, done: True,
+            lambda planned_calls, done: True,
             lambda rounds: "interval" if len(rounds.held) >= 4 else None,
             sets=SETS,
             limits=RoundLimits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf"), long_s=long_s),
@@ -84,7 +84,7 @@ def measured(call_s: float, long_s: float, known_s: float = 0.0, first_s: float 
             call_s=known_s,
         )
     finally:
-        bench.close()
+        workspace.close()
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,15 @@ def test_long_calls_are_made_no_more_often_than_samples_need(
     call_s: float, known_s: float, calls: list[int], samples: int, warm: int
 ) -> None:
     rounds = measured(call_s, LONG_S, known_s)
-    assert [len(held.turns) for held in rounds.held] == calls
-    modes = Counter(turn.mode for held in rounds.held for turn in held.turns)
+    assert [len(held.planned_calls) for held in rounds.held] == calls
+    modes = Counter(planned_call.mode for held in rounds.held for planned_call in held.planned_calls)
     assert modes[CallMode.COLD] == samples
     assert modes[CallMode.WARM] == warm
     assert modes[CallMode.LATENCY] >= 2
     assert [held.reference_first for held in rounds.held] == [True, False] * (len(calls) // 2)
     for held in rounds.held:
-        assert len({turn.index for turn in held.turns}) == len(held.turns)
-        assert len(held.reference.times) == len(held.reference_turns) == SETS  # which may take much less
+        assert len({planned_call.index for planned_call in held.planned_calls}) == len(held.planned_calls)
+        assert len(held.reference.times) == len(held.reference_planned_calls) == SETS  # which may take much less
     reference, solution = rounds.samples(CallMode.COLD)
     assert sum(map(len, solution)) == samples
     assert [len(burst) for burst in reference] == [8] * len(calls)
@@ -121,7 +121,7 @@ def test_long_calls_are_made_no_more_often_than_samples_need(
 
 def test_who_is_slow_in_one_round_makes_fewer_calls_in_the_next_alone() -> None:
     rounds = measured(0.9 * LONG_S, LONG_S, LONG_S, 2 * LONG_S)
-    assert [len(held.turns) for held in rounds.held] == [4, 4, 10, 10, 10, 10]
+    assert [len(held.planned_calls) for held in rounds.held] == [4, 4, 10, 10, 10, 10]
 
 
 def doubting(
@@ -129,14 +129,17 @@ def doubting(
 ) -> Rounds:
     """Rounds of which these are doubted, by their numbers among all that were made; `least` that count are enough. The
     solution stands in line for a processor for so long in each."""
-    bench, made = make_bench(), itertools.count()
+    workspace, made = make_workspace(), itertools.count()
     claim = CallClaim(device_s=1e-3, window_s=1e-3, tree={}, leaves=(), state_missing=())
     try:
         return run_rounds(
-            bench,
-            ReferenceRunner(bench),
-            lambda turns: (BurstDone(claims=(claim,) * len(turns), reports=()), 1e-3 * len(turns)),
-            lambda turns, done: True,
+            workspace,
+            ReferenceRunner(workspace),
+            lambda planned_calls: (
+                BurstDone(claims=(claim,) * len(planned_calls), reports=()),
+                1e-3 * len(planned_calls),
+            ),
+            lambda planned_calls, done: True,
             lambda rounds: "interval" if len(rounds.held) >= least else None,
             sets=SETS,
             limits=RoundLimits(min_samples=8, max_rounds=40, deadline_s=lambda: float("inf")),
@@ -147,7 +150,7 @@ def doubting(
             stress=stress,
         )
     finally:
-        bench.close()
+        workspace.close()
 
 
 @pytest.mark.parametrize(("doubted", "again"), [({1}, 1), ({0, 1, 2, 3, 4, 5, 6, 7}, MOST_DOUBTED)])
@@ -185,19 +188,19 @@ def test_stress_inputs_of_a_round_that_was_doubted_are_none_of_those_that_are_as
 
 def test_without_a_limit_no_call_is_long() -> None:
     rounds = measured(100 * LONG_S, float("inf"))
-    assert [len(held.turns) for held in rounds.held] == [10, 10, 10, 10]
+    assert [len(held.planned_calls) for held in rounds.held] == [10, 10, 10, 10]
 
 
 def test_sparing_calls_warm_up_once() -> None:
-    plans = [plan_turns(8, random.Random(number), number, sparing=True) for number in range(5)]
-    assert [sum(turn.mode is CallMode.WARM for turn in plan) for plan in plans] == [1, 0, 0, 0, 0]
-    assert [sum(turn.mode is CallMode.LATENCY for turn in plan) for plan in plans] == [0, 1, 1, 0, 0]
-    assert all(sorted(turn.index for turn in plan) == list(range(8)) for plan in plans)
+    plans = [plan_calls(8, random.Random(number), number, sparing=True) for number in range(5)]
+    assert [sum(planned_call.mode is CallMode.WARM for planned_call in plan) for plan in plans] == [1, 0, 0, 0, 0]
+    assert [sum(planned_call.mode is CallMode.LATENCY for planned_call in plan) for plan in plans] == [0, 1, 1, 0, 0]
+    assert all(sorted(planned_call.index for planned_call in plan) == list(range(8)) for plan in plans)
 
 
 def test_nothing_of_a_burst_is_under_way_when_it_leaves_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams of different lanes don't wait for one another: state must be put back before the next truth needs it."""
-    bench, seen = make_bench(), list[str]()
+    workspace, seen = make_workspace(), list[str]()
 
     @contextmanager
     def lane(number: int) -> Iterator[None]:
@@ -206,14 +209,14 @@ def test_nothing_of_a_burst_is_under_way_when_it_leaves_its_lane(monkeypatch: py
         seen.append("left")
 
     try:
-        bench.draw(0)
-        bench.hold_back([0])
-        monkeypatch.setattr(bench.device, "lane", lane)
-        monkeypatch.setattr(bench.device, "synchronize", lambda: seen.append("waited"))
-        monkeypatch.setattr(bench.oracle, "restore_state", lambda: seen.append("restored"))
-        ReferenceRunner(bench, lane=5).burst([PlannedCall(index=0, mode=CallMode.COLD)])
+        workspace.draw(0)
+        workspace.hold_back([0])
+        monkeypatch.setattr(workspace.device, "lane", lane)
+        monkeypatch.setattr(workspace.device, "synchronize", lambda: seen.append("waited"))
+        monkeypatch.setattr(workspace.oracle, "restore_state", lambda: seen.append("restored"))
+        ReferenceRunner(workspace, lane=5).burst([PlannedCall(index=0, mode=CallMode.COLD)])
     finally:
-        bench.close()
+        workspace.close()
     assert seen[0] == "lane 5"
     assert seen[-3:] == ["restored", "waited", "left"]
 
@@ -225,20 +228,20 @@ def test_no_burst_of_the_references_takes_the_memory_that_flushes_write(monkeypa
     def take() -> int:
         raise AssertionError("memory for flushes was taken in a burst")
 
-    bench = make_bench()
+    workspace = make_workspace()
     try:
-        bench.draw(0)
-        bench.hold_back([0])
-        runner = ReferenceRunner(bench)
+        workspace.draw(0)
+        workspace.hold_back([0])
+        runner = ReferenceRunner(workspace)
         monkeypatch.setattr("harness.devices.host.last_level_cache_bytes", take)
         made = runner.burst([PlannedCall(index=0, mode=CallMode.COLD)])
     finally:
-        bench.close()
+        workspace.close()
     assert len(made.times) == 1
 
 
 def test_words_are_held_back_by_way_of_the_references_lane(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, seen = make_bench(), list[object]()
+    workspace, seen = make_workspace(), list[object]()
 
     @contextmanager
     def lane(number: int) -> Iterator[None]:
@@ -247,12 +250,12 @@ def test_words_are_held_back_by_way_of_the_references_lane(monkeypatch: pytest.M
         seen.append("left")
 
     try:
-        bench.draw(0)
-        monkeypatch.setattr(bench.device, "lane", lane)
-        monkeypatch.setattr(bench, "hold_back", lambda indices: seen.append(list(indices)))
-        ReferenceRunner(bench, lane=5).hold_back([0])
+        workspace.draw(0)
+        monkeypatch.setattr(workspace.device, "lane", lane)
+        monkeypatch.setattr(workspace, "hold_back", lambda indices: seen.append(list(indices)))
+        ReferenceRunner(workspace, lane=5).hold_back([0])
     finally:
-        bench.close()
+        workspace.close()
     assert seen == [5, [0], "left"]
 
 
@@ -266,7 +269,7 @@ class Unmoved:
 
 def test_a_reference_that_fails_behind_a_gate_leaves_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all that comes next on this device would wait for ever, this process with it."""
-    bench, gate = make_bench(), Gate()
+    workspace, gate = make_workspace(), Gate()
 
     def queue(calls: Sequence[Callable[[], None]], stream: Unmoved, number: int) -> NoReturn:
         assert not gate.is_open
@@ -277,15 +280,15 @@ def test_a_reference_that_fails_behind_a_gate_leaves_it_open(monkeypatch: pytest
     def fail(arguments: Sequence[object]) -> NoReturn:
         raise RuntimeError("no second call")
 
-    monkeypatch.setattr(bench.device, "own_gate", lambda: OwnGate(gate, Unmoved()))
-    monkeypatch.setattr(bench.device, "queue", queue)
+    monkeypatch.setattr(workspace.device, "own_gate", lambda: OwnGate(gate, Unmoved()))
+    monkeypatch.setattr(workspace.device, "queue", queue)
     try:
         with pytest.raises(RuntimeError, match="no second call"):
-            ReferenceRunner(bench, fail).back_to_back(range(2), LaunchMode.QUEUED)
+            ReferenceRunner(workspace, fail).back_to_back(range(2), LaunchMode.QUEUED)
         assert gate.is_open
     finally:
         gate.close()
-        bench.close()
+        workspace.close()
 
 
 def test_each_variant_has_its_turn_before_one_comes_again() -> None:
@@ -309,20 +312,24 @@ def test_without_variants_all_calls_are_over_the_problems_own_inputs() -> None:
 def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, calls: int) -> None:
     """Two of eight timed calls are over stress variants, one of five: so often each has been there in three rounds."""
     stress = [("zero_mean", 0), ("large_values", 0), ("structured", 0)]
-    bench = make_bench()
+    workspace = make_workspace()
     drawn: list[str] = []
 
-    def burst(turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
-        drawn.extend(bench.variant(turn.index) for turn in turns if turn.mode is CallMode.COLD)
+    def burst(planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
+        drawn.extend(
+            workspace.variant(planned_call.index)
+            for planned_call in planned_calls
+            if planned_call.mode is CallMode.COLD
+        )
         claim = CallClaim(device_s=1.0, window_s=1.0, tree={}, leaves=(), state_missing=())
-        return BurstDone(claims=(claim,) * len(turns), reports=()), float(len(turns))
+        return BurstDone(claims=(claim,) * len(planned_calls), reports=()), float(len(planned_calls))
 
     try:
         rounds = run_rounds(
-            bench,
-            ReferenceRunner(bench),
+            workspace,
+            ReferenceRunner(workspace),
             burst,
-            lambda turns, done: True,
+            lambda planned_calls, done: True,
             lambda rounds: "budget",
             sets=sets,
             limits=RoundLimits(min_samples=1, max_rounds=40, deadline_s=lambda: float("inf")),
@@ -331,7 +338,7 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, cal
             stress=stress,
         )
     finally:
-        bench.close()
+        workspace.close()
     assert rounds.stopped_by == "budget"
     stressed = [name for name in drawn if name != "own"]
     assert sorted(stressed) == sorted(calls * ["large_values", "structured", "zero_mean"])
@@ -340,21 +347,21 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, cal
 
 @pytest.mark.parametrize(("in_time", "lacking"), [(0, 2), (1, 1), (5, 0)])
 def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: int, lacking: int) -> None:
-    bench = make_bench()
+    workspace = make_workspace()
     made = 0
 
-    def burst(turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
+    def burst(planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         nonlocal made
         made += 1
         claim = CallClaim(device_s=1.0, window_s=1.0, tree={}, leaves=(), state_missing=())
-        return BurstDone(claims=(claim,) * len(turns), reports=()), float(len(turns))
+        return BurstDone(claims=(claim,) * len(planned_calls), reports=()), float(len(planned_calls))
 
     try:
         rounds = run_rounds(
-            bench,
-            ReferenceRunner(bench),
+            workspace,
+            ReferenceRunner(workspace),
             burst,
-            lambda turns, done: True,
+            lambda planned_calls, done: True,
             lambda rounds: None,
             sets=SETS,
             limits=RoundLimits(
@@ -365,14 +372,14 @@ def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: 
             stress=[("zero_mean", 0), ("large_values", 0), ("structured", 0)],
         )
     finally:
-        bench.close()
+        workspace.close()
     assert (rounds.stopped_by, len(rounds.held), rounds.lacking) == ("deadline", in_time + 1, lacking)
 
 
 def test_a_round_that_times_nothing_spends_no_variant() -> None:
     following = {CallMode.COLD: in_turn([("zero_mean", 0), ("large_values", 0)], random.Random(1))}
-    assert stressed_turns(plan_turns(1, random.Random(2)), following, random.Random(3)) == {}
-    shown = [stressed_turns(plan_turns(1, random.Random(2), n), following, random.Random(3)) for n in (1, 2)]
+    assert stressed_planned_calls(plan_calls(1, random.Random(2)), following, random.Random(3)) == {}
+    shown = [stressed_planned_calls(plan_calls(1, random.Random(2), n), following, random.Random(3)) for n in (1, 2)]
     assert sorted(name for held in shown for name, _ in held.values()) == ["large_values", "zero_mean"]
 
 
@@ -381,29 +388,29 @@ def test_a_quarter_of_the_calls_that_are_timed_cold_is_stressed() -> None:
     stress = [("zero_mean", 0), ("large_values", 0), ("structured", 0)]
     following = {CallMode.COLD: in_turn(stress, random.Random(1))}
     for sets, cold, stressed in ((3, 3, 1), (9, 7, 1), (10, 8, 2), (13, 11, 2), (14, 12, 3)):
-        turns = plan_turns(sets, random.Random(sets), 9)
-        assert sum(turn.mode is CallMode.COLD for turn in turns) == cold
-        assert len(stressed_turns(turns, following, random.Random(3))) == stressed
+        planned_calls = plan_calls(sets, random.Random(sets), 9)
+        assert sum(planned_call.mode is CallMode.COLD for planned_call in planned_calls) == cold
+        assert len(stressed_planned_calls(planned_calls, following, random.Random(3))) == stressed
 
 
 def test_calls_of_each_timed_mode_are_over_inputs_that_are_not_the_problems_own() -> None:
     """Every variant in turn, at a place of the burst that can't be told beforehand. None is spent on a call to warm up:
     who is wrong only where the time counts would get by."""
     stress = [("zero_mean", 0), ("zero_mean", 1), ("large_values", 0)]
-    bench = make_bench()
+    workspace = make_workspace()
     drawn: list[list[tuple[CallMode, str]]] = []
 
-    def burst(turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
-        drawn.append([(turn.mode, bench.variant(turn.index)) for turn in turns])
+    def burst(planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
+        drawn.append([(planned_call.mode, workspace.variant(planned_call.index)) for planned_call in planned_calls])
         claim = CallClaim(device_s=1.0, window_s=1.0, tree={}, leaves=(), state_missing=())
-        return BurstDone(claims=(claim,) * len(turns), reports=()), float(len(turns))
+        return BurstDone(claims=(claim,) * len(planned_calls), reports=()), float(len(planned_calls))
 
     try:
         run_rounds(
-            bench,
-            ReferenceRunner(bench),
+            workspace,
+            ReferenceRunner(workspace),
             burst,
-            lambda turns, done: True,
+            lambda planned_calls, done: True,
             lambda rounds: "interval" if len(rounds.held) >= 30 else None,
             sets=SETS,
             limits=RoundLimits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf")),
@@ -412,7 +419,7 @@ def test_calls_of_each_timed_mode_are_over_inputs_that_are_not_the_problems_own(
             stress=stress,
         )
     finally:
-        bench.close()
+        workspace.close()
     seen = {
         mode: [[name for held, name in calls if held is mode and name != "own"] for calls in drawn]
         for mode in (CallMode.COLD, CallMode.LATENCY)

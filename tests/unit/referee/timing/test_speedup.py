@@ -78,7 +78,7 @@ NONSTOP_CALLS = 32
 
 def rounds(reference_s: float, solution_s: float, number: int = 4) -> Rounds:
     """Rounds of calls that take as long as they say, with a little scatter."""
-    turns = tuple(
+    planned_calls = tuple(
         PlannedCall(index=i, mode=CallMode.LATENCY if i == CALLS - 1 else CallMode.COLD) for i in range(CALLS)
     )
     held = []
@@ -90,8 +90,8 @@ def rounds(reference_s: float, solution_s: float, number: int = 4) -> Rounds:
         wall_s = sum(mine) + CALLS * OVERHEAD_S
         held.append(
             Round(
-                turns=turns,
-                reference_turns=turns,
+                planned_calls=planned_calls,
+                reference_planned_calls=planned_calls,
                 reference=ReferenceBurst(times=times, wall_s=reference_s * CALLS + CALLS * OVERHEAD_S),
                 solution=BurstDone(claims=claims, reports=()),
                 solution_wall_s=wall_s,
@@ -142,8 +142,8 @@ def test_a_lie_of_the_whole_call_is_not_hidden_by_a_round_that_others_disturb() 
         times = tuple(CallTime(device_s=call_s, window_s=call_s) for _ in range(5))
         made.held[n] = replace(
             held,
-            turns=held.turns[-5:],
-            reference_turns=held.reference_turns[-5:],
+            planned_calls=held.planned_calls[-5:],
+            reference_planned_calls=held.reference_planned_calls[-5:],
             reference=ReferenceBurst(times=times, wall_s=reference_s),
             solution=BurstDone(claims=held.solution.claims[-5:], reports=()),
             solution_wall_s=solution_s,
@@ -161,13 +161,13 @@ KNOWN = ProblemCalibration(
         measured_log_width=0.002,
         least_log_width=0.006,
         peak_bytes=4096,
-        nonstop_sets=NONSTOP_CALLS,
+        back_to_back_sets=NONSTOP_CALLS,
         back_to_back_s=30e-6,
         queued_s=9e-6,
         graph_s=8e-6,
     ),
     pauses=Calibration(per_call_s=OVERHEAD_S, spread_s=5e-6, bursts=6, least_s=0.95 * OVERHEAD_S),
-    nonstop={LaunchMode.QUEUED: Calibration(per_call_s=2e-6, spread_s=0.1e-6, bursts=4)},
+    back_to_back={LaunchMode.QUEUED: Calibration(per_call_s=2e-6, spread_s=0.1e-6, bursts=4)},
     process_bytes=700 * 2**20,
 )
 
@@ -178,11 +178,11 @@ def figures(claimed_s: float, true_s: float) -> BackToBackTimes:
         calls=NONSTOP_CALLS,
         claimed_s=claimed_s,
         latency_s=None,
-        calibration=KNOWN.nonstop[LaunchMode.QUEUED],
+        calibration=KNOWN.back_to_back[LaunchMode.QUEUED],
         tolerance=QUEUED,
     )
     return BackToBackTimes(
-        manner=LaunchMode.QUEUED, data="cached", verdict=verdict, seconds={LaunchMode.QUEUED: true_s}, refused={}
+        launch_mode=LaunchMode.QUEUED, data="cached", verdict=verdict, seconds={LaunchMode.QUEUED: true_s}, refused={}
     )
 
 
@@ -193,7 +193,7 @@ def judged(reference_s: float, solution_s: float, **more: Any) -> JudgedTimes:
 
 
 def test_honest_short_calls_keep_their_speedup_and_get_a_tight_bound() -> None:
-    found = judged(10e-6, 5e-6, nonstop=figures(5e-6, 4.8e-6))
+    found = judged(10e-6, 5e-6, back_to_back=figures(5e-6, 4.8e-6))
     assert found.labels == ()
     assert found.speedup == pytest.approx(2.0, rel=1e-3)
     assert found.timing["hidden_per_call_s"] == pytest.approx(6.8e-6 - 5e-6, rel=0.01)
@@ -207,7 +207,7 @@ def test_honest_short_calls_keep_their_speedup_and_get_a_tight_bound() -> None:
 def test_a_lie_that_the_bursts_would_let_pass_is_charged() -> None:
     """Claimed 5 us, truly 40 us: far below what the flushes hide, far above what queued calls do."""
     assert judged(10e-6, 5e-6).labels == ()
-    found = judged(10e-6, 5e-6, nonstop=figures(5e-6, 40e-6))
+    found = judged(10e-6, 5e-6, back_to_back=figures(5e-6, 40e-6))
     assert found.labels == (UNEXPLAINED,)
     assert found.speedup == pytest.approx(0.25, rel=0.01)
     assert found.timing["solution"]["claimed_samples_s"][0][0] == pytest.approx(5e-6, rel=0.01)
@@ -257,7 +257,7 @@ def test_a_host_s_floor_is_at_least_as_wide_as_its_reference_scatters() -> None:
 
 
 def test_a_graph_s_time_is_added_or_why_there_is_none() -> None:
-    timing = judged(10e-6, 5e-6, nonstop=figures(5e-6, 4.8e-6)).timing
+    timing = judged(10e-6, 5e-6, back_to_back=figures(5e-6, 4.8e-6)).timing
     asked: list[float] = []
 
     def graph(claimed_s: float) -> tuple[float | None, str | None]:
@@ -296,7 +296,7 @@ def test_what_queued_calls_prove_is_not_charged_for_a_busy_machine() -> None:
     held.held[:3] = busy
     charged = judge_times(held, device=DeviceKind.CUDA, known=KNOWN)
     assert charged.labels == (UNEXPLAINED,)
-    proven = judge_times(held, device=DeviceKind.CUDA, known=KNOWN, nonstop=figures(5e-6, 4.8e-6))
+    proven = judge_times(held, device=DeviceKind.CUDA, known=KNOWN, back_to_back=figures(5e-6, 4.8e-6))
     assert proven.labels == ()
     assert proven.speedup == pytest.approx(2.0, rel=1e-3)
     assert proven.timing["claims"]["accepted"] == 1
@@ -313,10 +313,10 @@ def test_low_claims_in_some_rounds_beside_a_true_median_buy_nothing() -> None:
         held.held[number] = replace(one, solution=replace(one.solution, claims=claims))
     honest = figures(true_s, true_s)
     assert honest.proven
-    lied = judge_times(held, device=DeviceKind.CUDA, known=known, nonstop=honest)
+    lied = judge_times(held, device=DeviceKind.CUDA, known=known, back_to_back=honest)
     assert lied.speedup == pytest.approx(1.0, rel=0.05)
     unheld = replace(honest, verdict=replace(honest.verdict, at_least_s=0.0))
-    paid = judge_times(held, device=DeviceKind.CUDA, known=known, nonstop=unheld).speedup
+    paid = judge_times(held, device=DeviceKind.CUDA, known=known, back_to_back=unheld).speedup
     assert paid is not None
     assert paid > 2.0
 
@@ -335,7 +335,7 @@ def launched(
         **more,
     )
     return BackToBackTimes(
-        manner=LaunchMode.LAUNCHED,
+        launch_mode=LaunchMode.LAUNCHED,
         data="cached",
         verdict=verdict,
         seconds={LaunchMode.LAUNCHED: claimed_s},
@@ -353,7 +353,7 @@ def launched(
 )
 def test_what_is_not_queued_counts_by_the_clock_and_is_not_accused(why: BurstRefusal, label: str, words: str) -> None:
     """Claimed 7 us, and 117.5 us of latency, which explains it; the clock says 168.4 us a call."""
-    lied = judged(10e-6, 7e-6, nonstop=launched(168.4e-6, 7e-6, 117.5e-6, why, by_clock=True))
+    lied = judged(10e-6, 7e-6, back_to_back=launched(168.4e-6, 7e-6, 117.5e-6, why, by_clock=True))
     assert lied.labels == (label,)
     assert lied.speedup == pytest.approx(10.0 / 126.5, rel=1e-3)
     assert words in lied.reason
@@ -365,20 +365,20 @@ def test_what_is_not_queued_counts_by_the_clock_and_is_not_accused(why: BurstRef
 
 
 def test_what_takes_longer_alone_than_by_the_clock_counts_as_claimed() -> None:
-    slow = judged(10e-6, 150e-6, nonstop=launched(168.4e-6, 150e-6, 170e-6, by_clock=True))
+    slow = judged(10e-6, 150e-6, back_to_back=launched(168.4e-6, 150e-6, 170e-6, by_clock=True))
     assert slow.speedup == pytest.approx(10.0 / 150.0, rel=1e-3)
     assert "the wait counts" not in slow.reason
     assert "claimed_samples_s" not in slow.timing["solution"]
 
 
 def test_what_the_latency_does_not_explain_is_accused_all_the_same() -> None:
-    found = judged(10e-6, 7e-6, nonstop=launched(300e-6, 7e-6, 117.5e-6, by_clock=True))
+    found = judged(10e-6, 7e-6, back_to_back=launched(300e-6, 7e-6, 117.5e-6, by_clock=True))
     assert found.labels == (WAITS_FOR_DEVICE, UNEXPLAINED)
     assert found.speedup == pytest.approx(10.0 / (300.0 - 41.9), rel=1e-3)
 
 
 def test_where_the_reference_waits_too_claims_are_granted() -> None:
-    found = judged(10e-6, 7e-6, nonstop=launched(168.4e-6, 7e-6, 117.5e-6))
+    found = judged(10e-6, 7e-6, back_to_back=launched(168.4e-6, 7e-6, 117.5e-6))
     assert found.labels == (WAITS_FOR_DEVICE,)
     assert found.speedup == pytest.approx(10.0 / 7.0, rel=1e-3)
     assert "the wait counts" not in found.reason
@@ -388,7 +388,7 @@ def test_where_the_reference_waits_too_claims_are_granted() -> None:
 @pytest.mark.parametrize("why", [NO_MEMORY, None])
 def test_what_the_referee_could_not_queue_is_not_labelled(why: BurstRefusal | None) -> None:
     refused = {} if why is None else {LaunchMode.QUEUED: why}
-    assert judged(10e-6, 5e-6, nonstop=replace(figures(5e-6, 4.8e-6), refused=refused)).labels == ()
+    assert judged(10e-6, 5e-6, back_to_back=replace(figures(5e-6, 4.8e-6), refused=refused)).labels == ()
 
 
 def test_impossible_claims_still_disqualify() -> None:
@@ -412,7 +412,7 @@ def test_what_a_process_takes_longer_for_any_call_is_taken_off(own_s: float) -> 
         rounds(10e-6, 10e-6 + own_s),
         device=DeviceKind.CUDA,
         known=KNOWN,
-        nonstop=figures(10e-6, 9e-6),
+        back_to_back=figures(10e-6, 9e-6),
         compared=off(own_s),
     )
     assert found.speedup == pytest.approx(1.0, rel=2e-3)
@@ -424,7 +424,7 @@ def test_a_claim_that_counts_by_the_referees_clock_is_not_undercut_by_its_proces
     """Claimed 5 us, truly 40 us: what is charged for that stays."""
     held = rounds(10e-6, 5e-6)
     lied = judge_times(
-        held, device=DeviceKind.CUDA, known=KNOWN, nonstop=figures(5e-6, 40e-6), compared=off(0.2e-6)
+        held, device=DeviceKind.CUDA, known=KNOWN, back_to_back=figures(5e-6, 40e-6), compared=off(0.2e-6)
     ).speedup
     assert lied == pytest.approx(0.25, rel=0.02)
 
@@ -435,7 +435,7 @@ LONG_KNOWN = replace(
     quiet=replace(KNOWN.quiet, reference_s=2.7e-3),
     pauses=Calibration(per_call_s=0.57e-3, spread_s=10e-6, bursts=5, least_s=0.55e-3),
     sparing=Calibration(per_call_s=1.25e-3, spread_s=20e-6, bursts=3, least_s=1.2e-3),
-    nonstop={},
+    back_to_back={},
 )
 """As on an H200: ten calls cost 5.7 ms beside their own times, four 5.0."""
 
@@ -446,7 +446,7 @@ def few(made: Rounds, once_s: float) -> Rounds:
         claims = held.solution.claims[:4]
         made.held[number] = replace(
             held,
-            turns=held.turns[:4],
+            planned_calls=held.planned_calls[:4],
             solution=BurstDone(claims=claims, reports=()),
             solution_wall_s=sum(claim.device_s for claim in claims) + once_s,
         )
@@ -470,9 +470,9 @@ def test_few_calls_are_held_against_bursts_of_few_calls(once_s: float, explained
 def test_calls_that_are_made_back_to_back_too_are_not_doubted_before() -> None:
     made = few(rounds(2.7e-3, 4e-3), 20e-3)
     assert doubt(made, DeviceKind.CUDA, LONG_KNOWN) is not None
-    queued = replace(LONG_KNOWN, nonstop=KNOWN.nonstop, quiet=replace(LONG_KNOWN.quiet, nonstop_sets=3))
+    queued = replace(LONG_KNOWN, back_to_back=KNOWN.back_to_back, quiet=replace(LONG_KNOWN.quiet, back_to_back_sets=3))
     assert doubt(made, DeviceKind.CUDA, queued) is None
-    many = replace(queued, quiet=replace(queued.quiet, nonstop_sets=30))
+    many = replace(queued, quiet=replace(queued.quiet, back_to_back_sets=30))
     assert doubt(made, DeviceKind.CUDA, many) is not None, "so many calls of 4 ms are not made without a pause"
 
 
@@ -503,7 +503,7 @@ def test_rounds_that_were_thrown_away_for_standing_in_line_take_no_time_from_the
 def test_who_was_charged_while_the_referee_was_kept_from_its_clock_is_told() -> None:
     held = rounds(10e-6, 5e-6)
     late = replace(figures(5e-6, 4.8e-6), kept_from_clock=True, late_s=[3e-3] * 15)
-    found = judge_times(held, device=DeviceKind.CUDA, known=KNOWN, nonstop=late)
+    found = judge_times(held, device=DeviceKind.CUDA, known=KNOWN, back_to_back=late)
     assert found.labels == (BUSY_HOST,)
     assert found.timing["back_to_back"]["late_s"] == [3e-3] * 15
 

@@ -138,7 +138,7 @@ print(found is not None, "torch" in sys.modules)
 """
 
 
-def test_the_conductor_imports_no_torch_for_it(problem: Problem, tmp_path: Path) -> None:
+def test_the_runner_imports_no_torch_for_it(problem: Problem, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", ASK, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
 
@@ -167,20 +167,20 @@ def test_a_problem_that_hangs_is_given_up_and_the_next_one_has_its_answer(
         assert signatures.of(problem) is not None
 
 
-def test_what_finds_shapes_out_ends_with_its_conductor(problem: Problem, tmp_path: Path) -> None:
+def test_what_finds_shapes_out_ends_with_its_runner(problem: Problem, tmp_path: Path) -> None:
     """A killed one, too, and in the middle of a problem that hangs; and with it what that problem started."""
     marker = tmp_path / "begun"
     write = f"{START_ANOTHER}; pathlib.Path({str(marker)!r}).write_text(f'{{os.getpid()}} {{another}} .')"
     hang = PROBLEM.replace("    return [torch.rand(8, 3)]", f"    {write}; time.sleep(1000)")
     problem.path.write_text(hang)
-    with subprocess.Popen([sys.executable, "-c", ASK, str(tmp_path)], stdout=subprocess.DEVNULL) as conductor:
+    with subprocess.Popen([sys.executable, "-c", ASK, str(tmp_path)], stdout=subprocess.DEVNULL) as runner:
         while not (marker.exists() and marker.read_text().endswith(".")):
-            assert conductor.poll() is None
+            assert runner.poll() is None
             time.sleep(0.02)
         pids = [int(pid) for pid in marker.read_text().split()[:2]]
         held = [os.pidfd_open(pid) for pid in pids]
         try:
-            conductor.kill()
+            runner.kill()
             for process in held:
                 assert select.select([process], [], [], 60.0)[0]
         finally:

@@ -106,9 +106,11 @@ def test_a_prepared_problem_is_made_ready_once_and_the_next_record_says_what_it_
 ) -> None:
     learnt: list[str] = []
 
-    def noted(terms: RefereeContext, bench: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
-        learnt.append(bench.problem.digest)
-        return learn(terms, bench, task, standby)
+    def noted(
+        context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant
+    ) -> ProblemCalibration:
+        learnt.append(workspace.problem.digest)
+        return learn(context, workspace, task, standby)
 
     monkeypatch.setattr("harness.referee.problem_state.learn", noted)
     held, on_gpu = problem(), referee.config.device is DeviceKind.CUDA
@@ -134,17 +136,19 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
 ) -> None:
     """A submission's build can load the processors meanwhile, and the referee's own series count for later problems."""
     task = a_task(problem(), tmp_path)
-    referee.at_hand.bench_for(task.problem, task.workload)
+    referee.at_hand.workspace_for(task.problem, task.workload)
     learnt: list[str] = []
 
-    def noted(terms: RefereeContext, bench: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
-        learnt.append(bench.problem.digest)
+    def noted(
+        context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant
+    ) -> ProblemCalibration:
+        learnt.append(workspace.problem.digest)
         empty_kernel.of(referee.device).own()
         return KNOWN
 
     monkeypatch.setattr("harness.referee.problem_state.learn", noted)
     monkeypatch.setattr(referee.at_hand, "config", replace(referee.config, device=DeviceKind.CUDA))
-    monkeypatch.setattr(referee.at_hand, "_standby", TrustedContestant(referee._trusted_guest))
+    monkeypatch.setattr(referee.at_hand, "_standby", TrustedContestant(referee._trusted_contestant))
     monkeypatch.setattr(referee.at_hand, "known", None)
     monkeypatch.setattr(referee.at_hand, "warmed", 0)
     referee.at_hand.warm_up(task)
@@ -213,7 +217,7 @@ def test_small_workloads_are_got_ready_too_those_of_other_problems_beside(court:
     prepare(court.referee, *(replace(each, source="", parts=(), kernels=()) for each in (first, other, without)))
     digest = first.problem.digest
     assert made == [digest, digest, other.problem.digest]
-    assert [held.lent for held in court.referee._alongside.benches._held] == [False, False]
+    assert [held.lent for held in court.referee._alongside.workspaces._held] == [False, False]
     outcome = court.referee.judge(first)
     assert outcome.status is Status.passed, outcome
     assert "audit" in outcome.evidence
