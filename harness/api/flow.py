@@ -45,7 +45,8 @@ class Flow:
 
     def submit(self, work: PendingSolution, future: Future[Result], owner: object = None) -> None:
         """The future is settled once the work is judged; `owner` is kept until then. Raises `RuntimeError` after
-        `close`."""
+        `close`.
+        """
         with self._lock:
             if self._closing:
                 raise RuntimeError("closed")
@@ -58,12 +59,14 @@ class Flow:
     @property
     def calls_back(self) -> bool:
         """Whether it is one of its own threads that asks: in what is called back on a future. All the others may wait
-        for that one."""
+        for that one.
+        """
         return any(thread is threading.current_thread() for _, thread in self._runner.threads)
 
     def close(self) -> None:
         """Cancel what has not begun, end every process; what was being judged gets an exception. Idempotent, also where
-        it was interrupted before."""
+        it was interrupted before.
+        """
         with self._lock:
             self._closing = True
         self._runner.stop()

@@ -32,7 +32,8 @@ _ENDS_LIKE_A_SAMPLE = re.compile(r"_sample\d+\Z")
 
 def given_problem(wanted: str | Path) -> Problem | None:
     """The problem in the text or the file `wanted`; None where it may be an id. Raises `CatalogError`, and `TypeError`
-    for what is of another kind than `Harness.submit` says."""
+    for what is of another kind than `Harness.submit` says.
+    """
     if not isinstance(wanted, str | Path):
         raise TypeError(f"a problem is an id, a text, the Path of a file or a Problem, not {type(wanted).__name__}")
     if isinstance(wanted, str) and ("\n" in wanted or "\r" in wanted):
@@ -62,7 +63,8 @@ def given_solution(
     problem: Problem, source: str | Path, *, author: str, name: str | None, sample: int | None
 ) -> Solution:
     """The solution in the text or the file `source`. Raises `CatalogError`, and `TypeError` for what is of another
-    kind than `Harness.submit` says."""
+    kind than `Harness.submit` says.
+    """
     failure = None
     if isinstance(source, Path):
         try:
@@ -99,7 +101,8 @@ def given_solution(
 
 def _called(name: str | None, text: str, sample: int | None) -> str:
     """What its file is called: where two differ in name or sample, these do. A run holds one record and one log of
-    each, and who shares them loses them."""
+    each, and who shares them loses them.
+    """
     said = name or digest_text(text)[:12]
     called = re.sub(r"[^A-Za-z0-9._-]+", "_", said)[:MAX_NAME_CHARS]
     if called != said or (sample is None and _ENDS_LIKE_A_SAMPLE.search(said)):
@@ -122,7 +125,8 @@ def _whole(sample: int | None) -> int | None:
 
 def given_workload(problem: Problem, workload: Workload) -> Workload:
     """`workload`, if the problem has such sizes, a referee can be told of them, and their name means no others. Raises
-    `CatalogError`."""
+    `CatalogError`.
+    """
     name, precision, sizes = _parts(workload)
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise CatalogError([f"{name!r:.60} can't be a workload's name: it is no text, is blank, or can't be printed"])

@@ -53,7 +53,8 @@ class RunKeeper:
 
     def work(self, job: PlannedSolution) -> PendingSolution:
         """What is to be done for `job`, with a log of its own. Raises `CatalogError` where the run that is kept could
-        not tell its records from those of other sizes."""
+        not tell its records from those of other sizes.
+        """
         name, meant = job.workload.name, (dict(job.workload.sizes), job.workload.precision)
         # A problem that was changed meanwhile has another digest, which records tell, and may mean something else.
         key = (job.problem.id, job.problem.digest, name)
@@ -70,7 +71,8 @@ class RunKeeper:
 
     def introduce(self, solution: Solution) -> list[str]:
         """Note in the run that is kept, once an author, what the `author.yaml` beside a solution's file says. Returns
-        what is wrong with that, one line each."""
+        what is wrong with that, one line each.
+        """
         with self._lock:
             if self._store is None or solution.author in self._introduced:
                 return []
@@ -84,7 +86,8 @@ class RunKeeper:
 
     def deliver(self, work: PendingSolution, record: Record) -> Result:
         """The result, kept where a run is. Raises `StoreUnavailable` where it can't be: then there is no record of it
-        either, and it may be done again."""
+        either, and it may be done again.
+        """
         log = _tail(work.log_path)
         with self._lock:
             if self._store is not None:

@@ -19,7 +19,8 @@ from harness.results.scoring import EAGER, baselines_of, entries_of, main_baseli
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One evaluated solution: its record (the same as in `records.jsonl`), its source, and what its build and its
-    process printed."""
+    process printed.
+    """
 
     record: Record
     source: str
@@ -47,7 +48,8 @@ class Result:
     @property
     def speedup(self) -> float | None:
         """Against the first of the `baselines` (eager, unless others were asked for); above 1 is faster. None where it
-        did not pass or was not timed."""
+        did not pass or was not timed.
+        """
         return self.record.speedup
 
     @property
@@ -76,7 +78,8 @@ class Result:
 def reward(result: Result | Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | None:
     """One number for training and search, as `RewardPolicy` documents; None where the record says nothing about the
     solution (a fault of the harness, or something this machine lacks): leave that sample out. Raises `TypeError` for
-    what is neither."""
+    what is neither.
+    """
     if not isinstance(result, Result | Record):
         raise TypeError(f"a reward is of a Result or a Record, not {type(result).__name__}")
     return reward_of(result.record if isinstance(result, Result) else result, policy)

@@ -242,13 +242,15 @@ class Harness:
 
     async def as_completed_async(self, futures: Iterable[Future[Result]]) -> AsyncIterator[Result]:
         """The results of `submit`'s futures, each as soon as it is there. Raises what one of them raises: after its
-        `cancel()`, `CancelledError`."""
+        `cancel()`, `CancelledError`.
+        """
         for done in asyncio.as_completed([asyncio.wrap_future(future) for future in futures]):
             yield await done
 
     def close(self) -> None:
         """End every process. What has not begun is cancelled; what is under way fails with `ExecutorError`. In a forked
-        process nothing: they are its parent's."""
+        process nothing: they are its parent's.
+        """
         if os.getpid() != self._process:
             return
         with self._lock:
@@ -356,7 +358,8 @@ def _check_working_folder() -> None:
 
 def _end_aside(flow: Flow, keeper: RunKeeper, owner: int) -> None:
     """End what is left of a `Harness` that nobody has any more. Anywhere may this be called, also where a lock is held:
-    so it waits for nothing. In a process that was forked from the `owner` it does nothing."""
+    so it waits for nothing. In a process that was forked from the `owner` it does nothing.
+    """
     if os.getpid() == owner:
         keeper.let_go()  # at once, for the next one that keeps the same run; nobody else is at it
         threading.Thread(target=_end, args=(flow, keeper), daemon=True).start()

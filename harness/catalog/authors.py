@@ -39,7 +39,8 @@ class Author:
 
 def author_of(name: str, said: Mapping[Any, Any]) -> Author:
     """What `said` holds under `AUTHOR_TEXTS`, bounded: display name and model one line of `MAX_NAME_CHARS` each, notes
-    `MAX_NOTES_CHARS`. What is empty or no text was not said; other keys are passed over."""
+    `MAX_NOTES_CHARS`. What is empty or no text was not said; other keys are passed over.
+    """
     return Author(
         name=name,
         display_name=_bounded(said.get("display_name"), MAX_NAME_CHARS, folded=True),
@@ -50,7 +51,8 @@ def author_of(name: str, said: Mapping[Any, Any]) -> Author:
 
 def authors_in(head: Mapping[str, Any]) -> dict[str, Author]:
     """The authors that a `run.yaml` tells of, by name; none where it has no such key, as those of older harnesses. An
-    entry that is none is passed over: nothing hangs on it."""
+    entry that is none is passed over: nothing hangs on it.
+    """
     held = head.get("authors")
     if not isinstance(held, Mapping):
         return {}

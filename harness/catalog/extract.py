@@ -197,7 +197,8 @@ def _parse(source: str) -> ast.Module | str:
 
 def _defines(body: list[ast.stmt]) -> bool:
     """Whether these statements, run at the top level, bind `ModelNew`. Each `elif` is one level more, and a file may
-    have as many as the parser takes: so this calls nothing again."""
+    have as many as the parser takes: so this calls nothing again.
+    """
     pending = [*body]
     while pending:
         node = pending.pop()

@@ -77,7 +77,8 @@ class UnreadableProblem(CatalogError):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Catalog(Mapping[str, Problem]):
     """The problems below one folder, by id. As a mapping it holds those that can be read; `unreadable` are the others,
-    each with its `failure`."""
+    each with its `failure`.
+    """
 
     root: Path
     problems: Mapping[str, Problem]

@@ -17,7 +17,8 @@ _PRETRAINED = "from_pretrained"
 
 def unmet_need(source: str) -> str | None:
     """Why no solution of the problem with this source can be judged here, with what to do; None where nothing is known
-    to stand in the way."""
+    to stand in the way.
+    """
     try:
         tree = python_ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):

@@ -204,7 +204,8 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
 def bounded_source(path: Path) -> tuple[str, Failure | None]:
     """The source in a solution's file, and where it is not UTF-8, the verdict on that: the source then stands for its
     bytes and equals no text. Raises `ValueError` saying what is wrong with a file that can't be read, is none, or is
-    too large."""
+    too large.
+    """
     try:
         held = path.stat()
         if not stat.S_ISREG(held.st_mode):

@@ -33,7 +33,8 @@ _KERNELBENCH_NAME = re.compile(r"level_?(\d+)_problem_(\d+)(?:_sample_(\d+))?(?:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
     """What became of one response. `path` is None where it holds no solution; `written` is False where the file held
-    exactly this already."""
+    exactly this already.
+    """
 
     response: Path
     path: Path | None

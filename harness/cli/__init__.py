@@ -18,7 +18,8 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None) -> int:
     """As `harness.cli.app.main`, which takes some tenths of a second to import: who presses Ctrl-C by then gets a
-    message, too."""
+    message, too.
+    """
     try:
         from harness.cli.app import main as called
 

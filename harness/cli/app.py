@@ -132,7 +132,8 @@ def _flushed(arguments: Sequence[str] | None, run: Evaluate | None) -> int:
 
 def _open_streams() -> None:
     """Standard streams that the caller closed (`>&-`) lead nowhere; else the next file opened would take their place,
-    and what other programs print would be written into it."""
+    and what other programs print would be written into it.
+    """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)

@@ -81,7 +81,8 @@ def _evaluate_here(
     config: RunConfig, found: Environment, tell: Callable[[Event], None], ahead: Prestart | None
 ) -> RunSummary:
     """With builders and referees of the run's own. The machine's faults are `MachineError`, or as `evaluate_run` raises
-    them."""
+    them.
+    """
     from harness.runner.run import evaluate_run
     from harness.sandbox import SandboxUnavailable
     from harness.toolchain import CacheError
@@ -107,7 +108,8 @@ def evaluate(
     config: RunConfig, found: Environment, view: View, ahead: Prestart | None = None, server: Path | None = None
 ) -> Ran:
     """Run the pipeline, its events told to `view`, with what was started `ahead` for it, or let a `server` build and
-    judge. The machine's faults are `MachineError`."""
+    judge. The machine's faults are `MachineError`.
+    """
     # Not at the top, since help should answer at once, and referees start. None of these imports torch.
     from harness.runner.events import BuildFinished, Noted, RunStarted, SolutionFinished
     from harness.runner.executors import ExecutorError
@@ -263,7 +265,8 @@ def eval_command(
 
 def _at_server(given: Path | None, settled: RunConfig) -> Evaluate | None:
     """What lets the server do it that the option or the environment names; None where neither does. Of those two only
-    an option can be at odds with another executor."""
+    an option can be at odds with another executor.
+    """
     if settled.executor != "local":
         if given is not None:
             raise ConfigError(f"--server judges on this machine, and the executor is {settled.executor}: leave out one")
@@ -308,7 +311,8 @@ def carry_out(
 ) -> Ran:
     """Evaluate with `run` (by default the pipeline), shown as it goes, `then` show what came of it while the referees'
     processes come to their ends. The command ends where the user interrupts it, a signal asks for it (128 and its
-    number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume` to go on with then."""
+    number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume` to go on with then.
+    """
     view = LazyProgress(quiet_stdout=quiet_stdout)
     done: Ran | None = None
     try:

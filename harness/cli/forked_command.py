@@ -38,7 +38,8 @@ _at_fault: dict[str, str] = {}
 def watched(body: Callable[[], int], *, broken: int = UNABLE, again: bool = False) -> int:
     """The exit code of `body`, which runs in a child; where a problem ends that, it is said which, and the exit code is
     `broken` (`UNABLE` where the child was killed, maybe for the memory that it took). With `again`, `body` is run once
-    more then, and meets a `ProblemError` where it looks at that problem."""
+    more then, and meets a `ProblemError` where it looks at that problem.
+    """
     _at_fault.clear()
     code, problem = _once(body, broken)
     for _ in range(MOST_AGAIN if again else 0):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 class LazyProgress(ExitStack):
     """A `ProgressView` that is made once there is something to show: its imports take as long as all before, and what
-    builds and judges has begun by then."""
+    builds and judges has begun by then.
+    """
 
     def __init__(self, *, quiet_stdout: bool) -> None:
         super().__init__()

@@ -147,7 +147,8 @@ class _Task:
 
 def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: DeviceKind) -> Iterator[_Task]:
     """Every problem at the first workload asked for, then at the next; a problem that was named gets one also where it
-    lacks the workload. Raises `ConfigError` for a name that is no workload of any."""
+    lacks the workload. Raises `ConfigError` for a name that is no workload of any.
+    """
     wanted: Sequence[str | None] = names or [None]
     for asked in wanted:
         if asked and not any(problem.failure or asked in problem.workloads for problem, _ in chosen):
@@ -304,7 +305,8 @@ def _lint(task: _Task, device: Device) -> ProblemReport | None:
 
 def _broken_down(device: Device) -> str | None:
     """Why the GPU computes nothing more in this process: an assertion or a bad access of an answer that was tried.
-    Where it does, its memory is made free for the next problem, whose sizes are others."""
+    Where it does, its memory is made free for the next problem, whose sizes are others.
+    """
     import torch
 
     gc.collect()

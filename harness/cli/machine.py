@@ -159,7 +159,8 @@ def warmup_command(
 def compile_modules(package: Path) -> bool:
     """Write the bytecode of all modules of a package, as Python does by itself unless it is told not to
     (PYTHONDONTWRITEBYTECODE, as in many images of containers). Without it every process of an evaluation compiles what
-    it imports: 0.4 s before the referees start, 0.2 s in each of them. False where not all could be written."""
+    it imports: 0.4 s before the referees start, 0.2 s in each of them. False where not all could be written.
+    """
     return bool(compileall.compile_dir(package, quiet=2))
 
 

@@ -112,7 +112,8 @@ def to_standard_output() -> Iterator[None]:
 
 def say(message: str) -> None:
     """A message for the person at the keyboard, to standard error. File names in it may be hostile. Where standard
-    error takes nothing (any more), it is lost, and the exit code still says what happened."""
+    error takes nothing (any more), it is lost, and the exit code still says what happened.
+    """
     try:
         sys.stderr.write(f"{block(message)}\n")
         sys.stderr.flush()
@@ -137,7 +138,8 @@ def fail(message: str, code: int) -> NoReturn:
 @contextmanager
 def results_alone() -> Iterator[None]:
     """What the block prints, a problem's code for one, goes to standard error, so that standard output holds results
-    and nothing else."""
+    and nothing else.
+    """
     flush_results()
     held = os.dup(1)
     try:
@@ -179,7 +181,8 @@ def one_form(asked: Mapping[str, bool]) -> None:
 
 def writable(path: Path, option: str) -> Path:
     """`path`, its folder made where it lacks, once the file could be opened for writing: what takes long is not begun
-    for a file that can't be written. Raises `ConfigError`; `MachineError` where the disk is full or broken."""
+    for a file that can't be written. Raises `ConfigError`; `MachineError` where the disk is full or broken.
+    """
     there = path.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -195,7 +198,8 @@ def writable(path: Path, option: str) -> Path:
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """A polite kill unwinds like Ctrl-C, so that no builder or contestant is left behind. What whoever started this has
-    chosen to ignore (`nohup`) stays ignored."""
+    chosen to ignore (`nohup`) stays ignored.
+    """
 
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -213,7 +217,8 @@ def ended_by_signals() -> Iterator[None]:
 
 def refused(error: OSError) -> int:
     """Say what the operating system refused, and the exit code of that. Where a reader of the output has seen enough
-    (`| head`), nothing, and 0."""
+    (`| head`), nothing, and 0.
+    """
     if error.errno != errno.EPIPE:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         say(f"harness: {where}{error.strerror or error}; mend that and call again")

@@ -102,7 +102,8 @@ def problems_show(
 
 def _peaks(wanted: str | None) -> Peaks:
     """The datasheet of the GPU asked for; where none is, the peaks measured on this machine's first GPU, its datasheet,
-    or that of the assumed one."""
+    or that of the assumed one.
+    """
     from harness.devices.gpu_specs import DATASHEETS, datasheet
     from harness.devices.measured_peaks import held, keys_of_machine
 

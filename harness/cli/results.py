@@ -183,7 +183,8 @@ def leaderboard_command(
 
 def known_authors(stores: Iterable[RunStore]) -> dict[str, Author]:
     """What the authors of these runs say of themselves. A `run.yaml` that can't be read is told, and stops nothing:
-    records stand for themselves."""
+    records stand for themselves.
+    """
     heads = []
     for store in stores:
         try:
@@ -195,7 +196,8 @@ def known_authors(stores: Iterable[RunStore]) -> dict[str, Author]:
 
 def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
     """The baseline of these records that is meant, typed as `eval --baseline` takes it or as it was recorded. Raises
-    `StoreError` where none was measured against it."""
+    `StoreError` where none was measured against it.
+    """
     known = {name for record in records for name in baselines_of(record)} | {EAGER}
     if typed in known:
         return typed
@@ -232,7 +234,8 @@ def merge_command(
 
 def find(paths: Sequence[Path], *, strict: bool = False) -> list[Path]:
     """The runs that these folders are or hold, each once. What holds none is an error, or (not `strict`, so that
-    `results/*` may meet other files) a message as long as there is any run."""
+    `results/*` may meet other files) a message as long as there is any run.
+    """
     found: dict[Path, Path] = {}
     lacking = []
     for path in paths:

@@ -113,7 +113,8 @@ class ModelNew(torch.nn.Module):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmup:
     """How it came out. `status` is None where nothing was evaluated, and `reason` says why; `audited` whether
-    compute-sanitizer was there for it."""
+    compute-sanitizer was there for it.
+    """
 
     status: Status | None
     reason: str

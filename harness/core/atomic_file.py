@@ -17,7 +17,8 @@ FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 def replace_whole(path: Path, data: bytes) -> None:
     """Write a file, its folder made where it lacks: all of it, or what stood there before stays. Who may read it stays
-    as it was, too. What is no regular file (a pipe, /dev/stdout) is written to as it is. Raises `OSError`."""
+    as it was, too. What is no regular file (a pipe, /dev/stdout) is written to as it is. Raises `OSError`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
         path.write_bytes(data)
@@ -39,7 +40,8 @@ def replace_whole(path: Path, data: bytes) -> None:
 def open_to_others(root: Path) -> None:
     """Let every user read what lies at `root`, and enter its folders, whatever the umask has taken from them: sandboxed
     processes are other users. What belongs to somebody else is left as it is, and what goes meanwhile is passed by.
-    For trees that no untrusted process writes to. Raises `OSError`."""
+    For trees that no untrusted process writes to. Raises `OSError`.
+    """
     for folder, _, names in os.walk(root):
         for path in (Path(folder), *(Path(folder, name) for name in names)):
             open_one_to_others(path)

@@ -62,7 +62,8 @@ def _is_there(descriptor: int, folder: Path) -> bool:
 
 def remove_old(root: Path, kinds: Collection[str], *, kept: int = KEPT) -> list[str]:
     """Remove folders of these kinds below `root` but the `kept` last used of each, and but those in use. Names of what
-    went. Call it with the lock under which folders are made."""
+    went. Call it with the lock under which folders are made.
+    """
     gone = []
     for kind in kinds:
         folders = [path for path in root.glob(f"{kind}-*") if path.is_dir()]
@@ -105,7 +106,8 @@ def kind_of(error: OSError) -> type[ConfigError] | type[MachineError]:
 
 def ready_cache(folder: Path, named_by: str = "--cache or HARNESS_CACHE") -> Path:
     """`folder`, made where it lacks, once a file could be written in it. Raises `ConfigError`; `MachineError` where the
-    disk is full or broken. `named_by` says how a caller names another one."""
+    disk is full or broken. `named_by` says how a caller names another one.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:
@@ -118,7 +120,8 @@ def ready_cache(folder: Path, named_by: str = "--cache or HARNESS_CACHE") -> Pat
 
 def cache_fault(folder: Path) -> str | None:
     """Why `folder` can't hold caches, as `ready_cache` would say; None where it can. Leaves no folder behind that was
-    not there."""
+    not there.
+    """
     lacking = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         ready_cache(folder)

@@ -65,7 +65,8 @@ COMMAND_LINE = "command line"
 
 class ConfigError(Exception):
     """The user's configuration is wrong. The message names the key, the file or option, and what would be
-    right."""
+    right.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,8 @@ class RunConfig:
     and constructor), per call of `forward`, and per solution after its build (verification and timing
     together). `workers` is how many solutions are judged at once: None is one for each visible GPU, or one on
     the host device. `ray_address` (None: a new cluster of this machine alone) and `accelerator_type` (None: any
-    GPU) are for the executor `ray`. `shard` is `i/n`, the part of all solutions that this run is about; None is all."""
+    GPU) are for the executor `ray`. `shard` is `i/n`, the part of all solutions that this run is about; None is all.
+    """
 
     paths: tuple[Path, ...]
     problem: str | None
@@ -142,7 +144,8 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object for `run.yaml`. Paths are written relative to the working directory or to `~` where
-        they lie below, so that a published run does not spell out somebody's home."""
+        they lie below, so that a published run does not spell out somebody's home.
+        """
         return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
 
 
@@ -237,7 +240,8 @@ _OPTIONS: Mapping[str, str] = {
 
 def cache_root() -> Path:
     """Where caches go that nobody gave a place: `HARNESS_CACHE`, else `kernel-harness` below `XDG_CACHE_HOME` or
-    `~/.cache`."""
+    `~/.cache`.
+    """
     if given := os.environ.get("HARNESS_CACHE"):
         return Path(given).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -247,7 +251,8 @@ def cache_root() -> Path:
 
 def cache_folder(given: Path | None) -> Path:
     """The folder of caches: the one given, else `cache_root`. Absolute, since processes with other working folders
-    use it. Raises `ConfigError`."""
+    use it. Raises `ConfigError`.
+    """
     try:
         return (given or cache_root()).expanduser().absolute()
     except RuntimeError as error:

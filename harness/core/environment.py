@@ -231,7 +231,7 @@ def _decoded(value: str | bytes) -> str:
 
 
 def torch_build() -> tuple[str | None, str | None]:
-    """torch's version and the CUDA version it was built for, read from its files: importing it takes seconds."""
+    """Torch's version and the CUDA version it was built for, read from its files: importing it takes seconds."""
     version = _installed("torch")
     spec = importlib.util.find_spec("torch")
     if version is None or spec is None or spec.origin is None:

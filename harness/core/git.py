@@ -94,7 +94,8 @@ class Repository:
 
     def write(self, entries: Sequence[TreeEntry], into: Path) -> list[str]:
         """Write plain files below `into` under their paths; the paths of those that are none, or too large, or whose
-        name leads elsewhere."""
+        name leads elsewhere.
+        """
         plain: list[TreeEntry] = []
         odd: list[TreeEntry] = []
         for entry in entries:

@@ -20,7 +20,8 @@ KEYS = ("require_custom_kernel", "refuse_labels", "min_own_share")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """`require_custom_kernel` refuses what ran no kernel of its own; `refuse_labels` what carries one of these;
-    `min_own_share` (0 to 1, None: any) what spends less of the device's time in kernels of its own."""
+    `min_own_share` (0 to 1, None: any) what spends less of the device's time in kernels of its own.
+    """
 
     require_custom_kernel: bool = False
     refuse_labels: tuple[str, ...] = ()

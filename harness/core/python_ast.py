@@ -30,7 +30,8 @@ def parse(source: str | bytes, filename: str = ..., mode: Literal["exec"] = ...)
 def parse(source: str | bytes, filename: str = ..., *, mode: Literal["eval"]) -> ast.Expression: ...
 def parse(source: str | bytes, filename: str = "<unknown>", mode: Literal["exec", "eval"] = "exec") -> ast.AST:
     """What `ast.parse` of this gives. Raises what that raises: `SyntaxError`, `ValueError`, `RecursionError` or
-    `MemoryError`, according to what is wrong with the source; a dotted name of too many parts is a `SyntaxError`."""
+    `MemoryError`, according to what is wrong with the source; a dotted name of too many parts is a `SyntaxError`.
+    """
     text = source if isinstance(source, str) else source.decode("latin-1")
     if text.count(".") >= MOST_PARTS and _LONG_NAME.search(_AROUND_DOTS.sub(".", text)):
         raise SyntaxError(f"a dotted name of more than {MOST_PARTS} parts")

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 def waited_s() -> float:
     """Seconds that this thread has so far stood in line for a processor (Linux: the second number of `schedstat`,
-    `Documentation/scheduler/sched-stats`); 0 where the kernel does not count them."""
+    `Documentation/scheduler/sched-stats`); 0 where the kernel does not count them.
+    """
     with suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat", "rb") as file:
         return int(file.read().split()[1]) * 1e-9
     return 0.0

@@ -32,7 +32,8 @@ def python(*arguments: str) -> list[str]:
 
 def search_path(environment: Mapping[str, str]) -> dict[str, str]:
     """`PYTHONPATH` by which the other Python finds this very package, then the absolute folders that `environment` has
-    there."""
+    there.
+    """
     # An empty entry stands for the current folder, and others may lie below or above it. Python makes them absolute,
     # and what it looks for modules in, sandboxes show.
     given = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
@@ -41,7 +42,8 @@ def search_path(environment: Mapping[str, str]) -> dict[str, str]:
 
 def end_with(sock: socket.socket, end: Callable[[], object] = lambda: os._exit(0)) -> None:
     """For the other Python: `end` this process at once when the owner's end of the connection closes, by whatever
-    means, even in the middle of a task."""
+    means, even in the middle of a task.
+    """
 
     def watch() -> None:
         poll = select.poll()
@@ -62,7 +64,8 @@ class CommandPoolClosed(Exception):
 
 class CommandPool:
     """Steps in `size` threads, which run commands with `run`. A context manager: left by an exception, it begins no
-    further step, ends the commands that run, and returns once they have."""
+    further step, ends the commands that run, and returns once they have.
+    """
 
     def __init__(self, size: int) -> None:
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="crew")
@@ -75,7 +78,8 @@ class CommandPool:
 
     def run(self, command: Sequence[str], *, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
         """The command's exit code and what it printed. Raises `CommandPoolClosed`, `OSError`,
-        `subprocess.TimeoutExpired`."""
+        `subprocess.TimeoutExpired`.
+        """
         with self._lock:
             if self._ended:
                 raise CommandPoolClosed

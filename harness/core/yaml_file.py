@@ -62,7 +62,8 @@ def fault_of_yaml(error: Exception) -> str:
 
 def parse_yaml(text: str) -> Any:
     """Any YAML without tags; of a key given twice the last one counts. Raises `yaml.YAMLError`, `ValueError` and
-    `RecursionError`. What it gives can be written out: it does not contain itself, and has at most `MOST_VALUES`."""
+    `RecursionError`. What it gives can be written out: it does not contain itself, and has at most `MOST_VALUES`.
+    """
     value = yaml.load(text, Loader=_MergingFast if _is_flat(text) else _Merging)
     _expect_writable(value)
     return value
@@ -103,7 +104,8 @@ _OPENS = re.compile(r"[\[{]|[-?][ \t]")
 
 def _is_flat(text: str) -> bool:
     """Whether libyaml may see it: composing, it calls itself for each level until the stack is used up, which ends the
-    process (at some ten thousand levels). Levels that lines' indents open take a file of megabytes to be so many."""
+    process (at some ten thousand levels). Levels that lines' indents open take a file of megabytes to be so many.
+    """
     return sum(1 for _ in _OPENS.finditer(text)) <= _MOST_OPENED
 
 

@@ -88,7 +88,8 @@ class Device(Protocol):
 
     def free_bytes(self, enough: int | None = None) -> int:
         """Memory that could be allocated now. Where more than `enough` is free anyhow, what is kept for later use may
-        stay kept, which the answer leaves out then."""
+        stay kept, which the answer leaves out then.
+        """
         ...
 
     def synchronize(self) -> None:
@@ -102,7 +103,8 @@ class Device(Protocol):
     @property
     def lanes(self) -> tuple[int, ...]:
         """Ways by which work may reach the device, some of which it may take work from faster than from others; 0, the
-        default, comes first."""
+        default, comes first.
+        """
         ...
 
     def lane(self, number: int) -> AbstractContextManager[object]:

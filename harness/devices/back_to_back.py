@@ -73,7 +73,8 @@ class BackToBack:
 
     def run(self) -> CallTime:
         """Make all calls, or wait for those that are queued; the times are of all of them together, of a graph without
-        copying the outputs."""
+        copying the outputs.
+        """
         if self._finish is not None:
             return self._finish()
         with torch.no_grad():

@@ -130,7 +130,8 @@ def _unregister(held: mmap.mmap, page: int) -> None:
 
 class CudaGate:
     """The device's end of a `harness.devices.stream_gate.Gate`: memory operations of streams on its page, made visible
-    to the GPU."""
+    to the GPU.
+    """
 
     def __init__(self, index: int, fd: int) -> None:
         driver = _driver()

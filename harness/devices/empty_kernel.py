@@ -82,7 +82,8 @@ def many_launches_s(device: Device, lane: int) -> float:
 @contextmanager
 def _warmed_up(device: Device, lane: int) -> Iterator[Callable[[int, int], list[float]]]:
     """What makes a number of calls (its second argument) of so many launches (its first) and gives their seconds, for
-    as long as the block lasts; after some that do not count."""
+    as long as the block lasts; after some that do not count.
+    """
     word = torch.zeros(1, dtype=torch.int32, device=device.torch_device)
 
     def series(launches: int, number: int) -> list[float]:
@@ -101,7 +102,8 @@ def _warmed_up(device: Device, lane: int) -> Iterator[Callable[[int, int], list[
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """What a contestant's empty calls say beside the referee's: the `lane` for the reference's bursts, and what is
-    `taken_off_s` the solution's times. `evidence` is what the record says of it."""
+    `taken_off_s` the solution's times. `evidence` is what the record says of it.
+    """
 
     lane: int
     taken_off_s: float
@@ -119,7 +121,8 @@ class EmptyCalls:
 
     def own(self) -> dict[int, EmptyTimed]:
         """The mean of the latest series, some of which are made now: of the default lane, and of that farthest from it
-        where they are of two kinds."""
+        where they are of two kinds.
+        """
         device = self._device()
         assert device is not None, "whoever asks has it"
         if not self._lanes:

@@ -47,7 +47,8 @@ class SharingProbe:
 
 def widest_gap_s(device_index: int) -> float | None:
     """Look once: the longest time in which the GPU did not run this process although it had work; None where no kernel
-    can be had. Synchronises."""
+    can be had. Synchronises.
+    """
     kernels = nvrtc.load(_SOURCE, ("look",), device_index)
     if kernels is None:
         return None

@@ -27,7 +27,8 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 class KeptImages:
     """Files `kernels/KEY.cubin` below a cache folder: the SHA-256 of the image, then the image. One that is cut off or
-    was changed counts as none, and a folder that can't be written costs the next process its compiling, no more."""
+    was changed counts as none, and a folder that can't be written costs the next process its compiling, no more.
+    """
 
     def __init__(self, cache_dir: Path) -> None:
         self._folder = cache_dir / "kernels"
@@ -123,7 +124,8 @@ def load(
 
 def _module(source: str, words: tuple[str, ...]) -> Any:
     """The text loaded into the current context, compiled with these options unless that was done before. Raises
-    `ImportError` and `RuntimeError`."""
+    `ImportError` and `RuntimeError`.
+    """
     from cuda.bindings import __version__, driver
 
     told = json.dumps([source, words, __version__, torch.version.cuda])

@@ -68,7 +68,8 @@ class MultiprocessorLimits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
     """`share` of the warps that a multiprocessor can hold, `blocks` resident at once, and what keeps it from more:
-    `threads`, `blocks`, `registers` or `shared memory`."""
+    `threads`, `blocks`, `registers` or `shared memory`.
+    """
 
     share: float
     blocks: int

@@ -39,7 +39,8 @@ BLOCKS_A_PROCESSOR = 4
 
 class Cycles:
     """One device's counters. Where there are none, on the host device or without a compiler at run time, nothing is
-    known. Not safe for threads."""
+    known. Not safe for threads.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -60,7 +61,8 @@ class Cycles:
 
     def end(self) -> float | None:
         """The rate since `begin`, cycles a second of the median processor; None where it is not known. What the burst
-        submitted must be over."""
+        submitted must be over.
+        """
         if not self._begun or not self._stamp(1):
             return None
         self._begun = False
@@ -80,7 +82,8 @@ def rate_hz(
     before: np.ndarray[tuple[int, int], np.dtype[np.int64]], after: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 ) -> float | None:
     """Cycles a second between two stamps, of the median processor. Rows are (processor, its cycles, nanoseconds); None
-    where no processor is in both, or no time went by."""
+    where no processor is in both, or no time went by.
+    """
     # Of each processor the first row counts, in which `np.unique` has it.
     processors, first = np.unique(before[:, 0], return_index=True)
     at = np.minimum(np.searchsorted(processors, after[:, 0]), len(processors) - 1)

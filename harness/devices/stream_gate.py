@@ -43,7 +43,8 @@ class StreamGate(Protocol):
 @dataclass(frozen=True, slots=True)
 class Moment:
     """When the owner did or saw something, by `time.perf_counter`: the gate opened within `loose_s` seconds after
-    `at_s`, the work was done within as many before. A processor that is taken away from the owner makes them many."""
+    `at_s`, the work was done within as many before. A processor that is taken away from the owner makes them many.
+    """
 
     at_s: float
     loose_s: float

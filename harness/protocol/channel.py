@@ -73,7 +73,8 @@ class Channel:
 
     def __init__(self, sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES, takes_fds: bool = True) -> None:
         """With `takes_fds` false, a peer that sends file descriptors breaks the protocol: each would fill a place in
-        the receiver's own table, of which a process has few."""
+        the receiver's own table, of which a process has few.
+        """
         self._sock = sock
         self._takes_fds = takes_fds
         self._max_frame_bytes = max_frame_bytes

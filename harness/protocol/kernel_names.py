@@ -81,7 +81,8 @@ def own_kernel_names(source: str) -> frozenset[str]:
     functions under a decorator called `jit`. Never raises.
 
     Decision: read by lines, not parsed. Python's parser takes 30 s and 3 GiB for four megabytes that a solution need
-    not even run, all of it in the process that judges others too."""
+    not even run, all of it in the process that judges others too.
+    """
     text = source[:MAX_SOURCE_CHARS]
     names = {match["name"] for match in _GLOBAL.finditer(text)}
     jitted = False
@@ -102,7 +103,8 @@ def may_bring_kernels(source: str) -> bool:
 
 def kept_symbol(symbol: str) -> str:
     """`symbol` itself up to `MAX_SYMBOL` characters; of a longer one its beginning and a digest of all of it, so that
-    two differ wherever the symbols do. Whoever compares symbols or writes them down takes them through this."""
+    two differ wherever the symbols do. Whoever compares symbols or writes them down takes them through this.
+    """
     if len(symbol) <= MAX_SYMBOL:
         return symbol
     digest = hashlib.sha256(symbol.encode("utf-8", "replace")).hexdigest()[:16]

@@ -90,7 +90,8 @@ class KernelRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CensusTaken:
     """A contestant's reply: what one call ran. `complete` is False where some is left out; `lack` says why there is
-    nothing (no profiler here), and is empty where there is something to say."""
+    nothing (no profiler here), and is empty where there is something to say.
+    """
 
     rows: tuple[KernelRow, ...]
     complete: bool

@@ -41,7 +41,8 @@ _COMPILERS = ("_is_torch_compile", "_torchdynamo", "_dynamo", "_compiled_call_im
 
 def refuse_lazy(model: torch.nn.Module) -> None:
     """Raise `ValueError` where a parameter or buffer gets its shape in the first call, so that it can't be given the
-    reference's values. No reference may have one either (`reference.state_of`)."""
+    reference's values. No reference may have one either (`reference.state_of`).
+    """
     for name, value in (*model.named_parameters(), *model.named_buffers()):
         if torch.nn.parameter.is_lazy(value):
             raise ValueError(
@@ -72,7 +73,8 @@ def misplaced(model: Any, error: BaseException) -> str | None:
 
 def fails_on_gpu(model: torch.nn.Module, arguments: Sequence[object]) -> str | None:
     """What torch says where `model` on a GPU meets tensors of its own that are on the CPU; None where it does not, or
-    where that can't be told without data. No GPU is needed. `model` is used up by it: it may keep what has no data."""
+    where that can't be told without data. No GPU is needed. `model` is used up by it: it may keep what has no data.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode  # takes seconds, and few problems want it
     from torch.func import functional_call
 
@@ -103,7 +105,8 @@ class Attributes:
 
     def changed(self, *, tensors: bool = True) -> tuple[str, ...]:
         """Names of those that are others by now, or new; without those that are or were `tensors` where they are not
-        asked for."""
+        asked for.
+        """
         if self._untouched():
             return ()
         return tuple(
@@ -114,7 +117,8 @@ class Attributes:
 
     def _untouched(self) -> bool:
         """Whether every module holds the very objects that it held, and no tensor was written to. Asked of each call:
-        half a millisecond for 240 modules, where it takes 6 to look at each attribute by its name."""
+        half a millisecond for 240 modules, where it takes 6 to look at each attribute by its name.
+        """
         now = self._looked_at()
         same = len(now) == len(self._objects) and all(map(operator.is_, now, self._objects))
         return same and all(times_written(value) == times for value, times in self._written)

@@ -243,7 +243,8 @@ def _in_class(kind: type, name: str) -> object:
 
 def _fields(value: object) -> tuple[tuple[str, Any], ...] | None:
     """The fields of a dataclass's instance as they are stored; None for anything else, and where code of the class
-    stands in for one."""
+    stands in for one.
+    """
     kind = type(value)
     declared = _in_class(kind, "__dataclass_fields__")
     if type(declared) is not dict:

@@ -99,7 +99,8 @@ def _with_bursts(
     meanwhile: ReferenceTimer | None = None,
 ) -> ProblemCalibration:
     """`known` and what bursts take now; where that can't be measured, what was known is in doubt. `meanwhile` goes on
-    while the contestant stands still, as a reference's bursts do beside a solution's."""
+    while the contestant stands still, as a reference's bursts do beside a solution's.
+    """
     own = replace(
         task,
         source=noop_solution.source(workspace.traits, workspace.oracle.initial_state),

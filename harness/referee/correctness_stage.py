@@ -93,7 +93,8 @@ class CorrectnessStage(ContestantClient):
 
     def _reordered(self, unset: Sequence[Mapping[str, Any]]) -> tuple[Failure | None, BurstDone]:
         """The last calls once more, with blocks and threads in another order (CUDA sources on the CPU), and where there
-        are reports of shared memory that was read and not written, with other values there."""
+        are reports of shared memory that was read and not written, with other values there.
+        """
         second = SecondSchedule(
             self._workspace,
             self._verifier(),

@@ -40,7 +40,8 @@ MOST_RECALLED = 256
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Left:
     """`copying_s` is the bench's own, learnt from trusted code; `sets` is how many it had. `left_s` is when the problem
-    was left with this knowledge for the first time, by the clock."""
+    was left with this knowledge for the first time, by the clock.
+    """
 
     known: ProblemCalibration
     copying_s: float
@@ -73,7 +74,8 @@ class CalibrationCache:
 
     def come_back(self, workspace: Workspace) -> ProblemCalibration | None:
         """What is remembered of the problem of this bench, which gets its own part of it; None where that is nothing,
-        or too old, or was learnt over another number of sets."""
+        or too old, or was learnt over another number of sets.
+        """
         key = _key(workspace)
         left = self._left.pop(key, None)
         self._come_back = None
@@ -175,7 +177,8 @@ class CurrentProblem:
 
     def ready(self, task: Task) -> tuple[Workspace, tuple[str, ...]]:
         """The bench of the task's problem, wiped of what a contestant left, and what the problem wrongly takes for
-        right. Raises `ProblemError` and `NO_MEMORY`."""
+        right. Raises `ProblemError` and `NO_MEMORY`.
+        """
         try:
             workspace = self.workspace_for(task.problem, task.workload)
             with self._progress_marker.at(task.problem, task.workload, Phase.READY):
@@ -198,7 +201,8 @@ class CurrentProblem:
 
     def learn(self, task: Task) -> None:
         """Learn of the problem at hand what there is to learn before its first solution, and again what was learnt
-        while others were at work on the GPU."""
+        while others were at work on the GPU.
+        """
         if not task.timed:
             return
         if self.known is not None and not self.known.calm:
@@ -219,7 +223,8 @@ class CurrentProblem:
 
     def warm_up(self, task: Task) -> None:
         """Learn of the problem at hand for what that loads and starts alone, until the contestant of trusted code is
-        kept, or it was done as often as helps."""
+        kept, or it was done as often as helps.
+        """
         learns = task.timed and self.known is None and self.config.device is DeviceKind.CUDA
         if learns and not self._standby.waits and self.warmed < WARMING:
             self.warmed += 1

@@ -149,7 +149,8 @@ class Session(CorrectnessStage):
     def _ended(self, outcome: Outcome) -> Outcome:
         """`outcome` with what is found out last, in silence, the contestant being ended by it: the time of a call in a
         CUDA graph, which code may break by, its kernels, since no clock may run after a profiler, and the memory that
-        its process gives back."""
+        its process gives back.
+        """
         if self._known is None or outcome.status is not Status.passed or outcome.timing is None:
             return self._counted(outcome)
         before = self._workspace.device.taken_bytes()

@@ -101,7 +101,8 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
 
 def go_before_others() -> None:
     """Where memory runs out, the kernel shall end this process and its children, which inherit that, rather than other
-    programs of the machine. A contestant still goes first."""
+    programs of the machine. A contestant still goes first.
+    """
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
 
@@ -124,7 +125,8 @@ def _receive_orders(
     channel: Channel, preload: tuple[str, ...], stack: ExitStack
 ) -> tuple[RefereeConfig, Auditor | None]:
     """What this referee is for, and the auditor that it takes, which begins to start and is closed with `stack`. From
-    here on everything that this process says goes to the log that it is told."""
+    here on everything that this process says goes to the log that it is told.
+    """
     orders = channel.receive().message
     log_path = Path(orders["log_path"])
     log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

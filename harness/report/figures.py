@@ -58,7 +58,8 @@ def available() -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One timed solution for the roofline. `intensity` is its problem's time of arithmetic over its time of memory
-    traffic, both at peak rates: 1 is the ridge, 0 where no flops are counted. `link` is where a click leads."""
+    traffic, both at peak rates: 1 is the ridge, 0 where no flops are counted. `link` is where a click leads.
+    """
 
     entry: ScoredRecord
     bound: str
@@ -118,7 +119,7 @@ def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """matplotlib's own defaults and these, whatever the user's settings say."""
+    """Matplotlib's own defaults and these, whatever the user's settings say."""
     try:
         import matplotlib
     except ImportError as error:
@@ -148,7 +149,8 @@ def _figure(height: float) -> Figure:
 
 def colours_of(entries: Sequence[ScoredRecord]) -> dict[str, str]:
     """A colour for each author's shown name, the same in every figure: those with most results first, at most
-    `MAX_AUTHORS` of them, beyond which all share `OTHERS`."""
+    `MAX_AUTHORS` of them, beyond which all share `OTHERS`.
+    """
     counted = Counter(show.line(entry.author, 40) for entry in entries)
     ordered = sorted(counted, key=lambda name: (-counted[name], name))
     if len(ordered) <= MAX_AUTHORS:

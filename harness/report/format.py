@@ -42,7 +42,8 @@ def line(text: object, limit: int = 300) -> str:
 
 def block(text: str, limit: int = 200_000) -> str:
     """`text` with its lines and tabs, everything else that is hidden made visible. Of a longer text the middle is
-    left out, and the place says how much."""
+    left out, and the place says how much.
+    """
     held = text.replace("\r\n", "\n")
     if len(held) > limit:
         half = limit // 2
@@ -124,7 +125,8 @@ def speedup_with_interval(
     baseline: str = "eager",
 ) -> str:
     """`1.31x (1.29 to 1.33)`: the interval is the 95 % one. `same as the reference (within 0.4 %)`, or `same as compile
-    (within 0.4 %)`, where `same` is the share within which solution and baseline are as fast."""
+    (within 0.4 %)`, where `same` is the share within which solution and baseline are as fast.
+    """
     if same is not None:
         other = "the reference" if baseline == "eager" else line(baseline, 40)
         return f"same as {other} (within {digits(100 * same, 2)} %)"
@@ -144,7 +146,8 @@ def share(part: float | None) -> str:
 
 def value(name: str, held: Any) -> str:
     """A plain value from a record, scaled by the unit in its name: `_s`, `_unix_s` (a moment), `_bytes`, `_flops`, both
-    also `_per_s`, `_hz`, `_mhz`, `_c` (degrees), `_w`."""
+    also `_per_s`, `_hz`, `_mhz`, `_c` (degrees), `_w`.
+    """
     if held is None:
         return ABSENT
     if isinstance(held, bool):

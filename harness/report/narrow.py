@@ -19,7 +19,8 @@ EACH = 11
 @dataclass(frozen=True, slots=True)
 class Fitting:
     """`table` as it is where the terminal has `EACH` characters for each of its columns; else its rows one below
-    another: the first `named` cells as a heading, then a line for each other cell that holds something."""
+    another: the first `named` cells as a heading, then a line for each other cell that holds something.
+    """
 
     table: Table
     named: int = 2

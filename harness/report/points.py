@@ -22,7 +22,8 @@ def points_of(
     records: Sequence[Record], *, baseline: str = EAGER, links: Mapping[int, str] | None = None
 ) -> list[Point]:
     """One point a timed solution that says how far from the speed of light it is, of several records of one solution
-    the one that finished last. `links` are by the record's `id()`."""
+    the one that finished last. `links` are by the record's `id()`.
+    """
     points = []
     latest: dict[tuple[str, ...], Record] = {}
     for record in records:

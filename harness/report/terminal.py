@@ -159,7 +159,8 @@ def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence
 
 def record_page(record: Record, log: str | None, author: Author | None = None) -> RenderableType:
     """Everything known about one record; `log` is the text of its log file, compiler output included, `author` what its
-    author says."""
+    author says.
+    """
     style = style_of(record.status)
     where = "host (CUDA sources on the CPU; no GPU time)" if record.device is DeviceKind.HOST else "cuda"
     heading = Text.assemble((f"{mark_of(record.status)} {record.status.value}", f"bold {style}"), "  ")

@@ -45,7 +45,8 @@ class DeviceShare:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
     """One solution's stay on a device, or that of a problem which is got ready before a solution is there (`solution`
-    is None); times in seconds since the first stay of the run."""
+    is None); times in seconds since the first stay of the run.
+    """
 
     slot: str
     solution: str | None

@@ -113,7 +113,8 @@ def _config(store: RunStore) -> dict[str, Any]:
 
 def _different(opened: Sequence[RunStore]) -> list[str]:
     """What these runs have different devices and workloads of, in words. Raises `StoreError` where other settings
-    differ that decide verdicts."""
+    differ that decide verdicts.
+    """
     notes = []
     for name in SETTINGS_OF_A_RUN:
         stated = [(store.folder, _config(store)[name]) for store in opened if name in _config(store)]

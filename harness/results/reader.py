@@ -51,7 +51,8 @@ def is_run(folder: Path) -> bool:
 
 def find_runs(path: Path) -> list[Path]:
     """`path` itself where it is a run, else the runs directly below it, by name; empty where there are
-    none."""
+    none.
+    """
     if is_run(path):
         return [path]
     return sorted(item for item in path.iterdir() if item.is_dir() and is_run(item)) if path.is_dir() else []
@@ -59,7 +60,8 @@ def find_runs(path: Path) -> list[Path]:
 
 def latest_run(out: Path) -> Path | None:
     """The run below `out` that was started last, or None. Those made of others' results (merged, imported) were begun
-    by no evaluation, and none continues them unless it is told to."""
+    by no evaluation, and none continues them unless it is told to.
+    """
     heads = [(read_head(item), item) for item in find_runs(out) if item != out]
     runs = [(str(head.get("started_at", "")), item) for head, item in heads if not _made_of_others(head)]
     return max(runs)[1] if runs else None
@@ -72,7 +74,8 @@ def _made_of_others(head: Mapping[str, Any]) -> bool:
 
 def log_name(label: str) -> str:
     """A file name for the log of the solution called `label`: readable, safe, and distinct for distinct
-    labels."""
+    labels.
+    """
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", label.removesuffix(".py")).strip("._-")[-80:] or "solution"
     return f"{readable}-{hashlib.sha256(label.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}.log"
 
@@ -80,7 +83,8 @@ def log_name(label: str) -> str:
 def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
     """Records, notes, and how many bytes of the file are good. Only a last line without its newline may be bad: a
     kill cut it short. Any other was whole once, and what it held is the user's to mend; empty ones, which editors leave
-    behind, are passed over. Raises `StoreError`."""
+    behind, are passed over. Raises `StoreError`.
+    """
     path = folder / "records.jsonl"
     try:
         data = path.read_bytes() if path.exists() else b""

@@ -264,12 +264,14 @@ class RunStore:
     def finished(self) -> dict[Identity, Record]:
         """What a resumed run need not do again. A `harness_error` is no answer and so not among these. The
         caller compares `solution_digest` and `problem_digest`: a file that changed since is evaluated
-        again."""
+        again.
+        """
         return {item.identity: item for item in self.records() if item.status is not Status.harness_error}
 
     def log_path(self, label: str) -> Path:
         """Where the log of the solution with this label (`Solution.label`, `Record.solution`) stands or
-        belongs."""
+        belongs.
+        """
         return self.folder / "logs" / log_name(label)
 
     def withdraw(self) -> None:
@@ -298,7 +300,8 @@ def whole_run(
     folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any], **also: Any
 ) -> Iterator[RunStore]:
     """A new run, as `RunStore.create` makes it, that the block fills: where it raises, no part is left that could pass
-    for the whole. Raises `StoreError`, for an `OSError` of the block, too."""
+    for the whole. Raises `StoreError`, for an `OSError` of the block, too.
+    """
     with RunStore.create(folder, config=config, environment=environment, **also) as made:
         try:
             yield made
@@ -372,7 +375,8 @@ def _sync_folder(folder: Path) -> None:
 
 def other_settings(head: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Of `SETTINGS_OF_RECORDS` in `config` those that differ from the ones with which the run of this `run.yaml` was
-    begun or resumed last. Of a group (`timing`) only what differs in it."""
+    begun or resumed last. Of a group (`timing`) only what differs in it.
+    """
     began = head.get("config")
     before = dict(began) if isinstance(began, dict) else {}
     for entry in _entries(head, "resumed_with"):

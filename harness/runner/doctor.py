@@ -77,7 +77,8 @@ def diagnose(
 ) -> Diagnosis:
     """Judge what was found. `ninja`, `sanitizer` and `ncu` are versions (None: missing), see `ninja_version`,
     `sanitizer_version` and `ncu_version`; `cache_fault` is why `cache_dir` can't hold caches (None: it can), without
-    which no device evaluates anything; `shares_cxx` is what `cxx_runtime` says of the C++ compiler."""
+    which no device evaluates anything; `shares_cxx` is what `cxx_runtime` says of the C++ compiler.
+    """
     checks = (
         *_gpu_checks(environment),
         _nvcc(environment),
@@ -120,7 +121,8 @@ def ncu_version() -> str | None:
 
 def cxx_runtime(gxx: Path | None) -> bool | None:
     """Whether what this compiler links shares the process's libstdc++ (or libc++), by a library made with it; None
-    where that can't be told: there is no compiler, or it makes none."""
+    where that can't be told: there is no compiler, or it makes none.
+    """
     if gxx is None:
         return None
     with tempfile.TemporaryDirectory() as held:

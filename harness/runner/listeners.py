@@ -54,7 +54,8 @@ class Listener(Protocol):
 
     def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
         """A slot is out of service; where nobody could expect why, with the `cause`. What it was at went back, or was
-        told of before."""
+        told of before.
+        """
         ...
 
     def left(self, kind: Kind) -> None:

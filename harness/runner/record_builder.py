@@ -35,7 +35,8 @@ Next = tuple[PlannedSolution, Built, Path]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenVerdict:
     """A solution on which a slot owes the verdict: `settle` makes the record. `begin_unix_s` is when it was begun,
-    `judged_s` how long the slot was at it."""
+    `judged_s` how long the slot was at it.
+    """
 
     job: PlannedSolution
     built: Built
@@ -139,13 +140,15 @@ def _held_to(policy: Policy, outcome: Outcome) -> Outcome:
 
 def brings_gpu_code(source: str) -> bool:
     """Whether a solution's text holds kernels: of Triton's, which the host device executes with Triton's own
-    interpreter, or of CUDA's, which it may build where it runs, so that no build tells of them."""
+    interpreter, or of CUDA's, which it may build where it runs, so that no build tells of them.
+    """
     return _FOR_A_GPU.search(source) is not None
 
 
 def where_unjudged(slots: Sequence[Slot], environment: Environment, device: DeviceKind) -> Mapping[str, Any]:
     """What the record of a solution says of the machine that no slot judged: what one of them would have said, so that
-    a failed build counts among the results of the device that it was for; this machine's where none says yet."""
+    a failed build counts among the results of the device that it was for; this machine's where none says yet.
+    """
     return next((slot.environment for slot in slots if slot.environment), environment.for_record(device))
 
 
@@ -164,7 +167,8 @@ def record_unbuilt(
     executor: Executor, job: PlannedSolution, config: RunConfig, where: Mapping[str, Any]
 ) -> Record | None:
     """The record of a solution that there is no use in building: its file or its problem's can't be read, or the
-    problem needs what is not here, or was found to be at fault. None where nothing is known to stand in the way."""
+    problem needs what is not here, or was found to be at fault. None where nothing is known to stand in the way.
+    """
     if (failure := job.failure) is not None:
         outcome = Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
     elif (need := unmet_need(job.problem.source)) is not None:

@@ -106,14 +106,16 @@ class Runner:
 
     def close(self) -> None:
         """After `stop`: let go of what was built and will not be judged, also of what threads still bring. Nobody finds
-        out any more what builds would need to know. Idempotent."""
+        out any more what builds would need to know. Idempotent.
+        """
         self._signatures.close()
         self._closed = True
         self._let_go()
 
     def join(self) -> None:
         """After `close`: wait for its threads, but for those that only wait until a slot can begin, and for that which
-        calls, such as by a listener."""
+        calls, such as by a listener.
+        """
         for kind, thread in self.threads:
             if kind != "open" and thread is not threading.current_thread():
                 thread.join()
@@ -170,7 +172,8 @@ class Runner:
 
     def _order(self, work: PendingSolution) -> BuildRequest:
         """What to build, with what `ModelNew` is constructed and called with, as shapes, so that builds find all they
-        need. Where these have to be found out, which takes seconds, the build begins with what it can meanwhile."""
+        need. Where these have to be found out, which takes seconds, the build begins with what it can meanwhile.
+        """
         solution = work.job.solution
         order = BuildRequest(
             source=solution.source, filename=solution.path.name, arguments=None, log_path=work.log_path
@@ -180,7 +183,8 @@ class Runner:
 
     def _open(self, slot: Slot) -> None:
         """Wait until the slot can begin: what is to be judged first is chosen then, knowing all that was built
-        meanwhile. Nobody waits for this, neither at the end nor at an interrupt."""
+        meanwhile. Nobody waits for this, neither at the end nor at an interrupt.
+        """
         try:
             self._executor.await_slot(slot)
         finally:
@@ -203,7 +207,8 @@ class Runner:
 
     def _judge_on(self, slot: Slot, waiting: deque[tuple[BuiltSolution[PendingSolution, Built], OpenVerdict]]) -> None:
         """A verdict that is left open is among `waiting`, and settled when it is due, more than `MOST_OPEN` are open,
-        or no next solution will come. Raises `SlotLost`."""
+        or no next solution will come. Raises `SlotLost`.
+        """
         while True:
             ready = self._schedule.take(slot.name, within_s=POLL_S if waiting else None)
             if isinstance(ready, ForeseenSolution):

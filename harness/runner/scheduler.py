@@ -48,7 +48,8 @@ class BuiltSolution(Generic[J, B]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeseenSolution(Generic[J]):
     """Nothing is ready for a slot, and its problem has nothing more to come. Jobs that it may take next, one a problem,
-    the likeliest first: that one's problem is to be got ready."""
+    the likeliest first: that one's problem is to be got ready.
+    """
 
     jobs: tuple[J, ...]
 
@@ -155,7 +156,8 @@ class Schedule(Generic[J, B]):
 
     def _one_for_each(self, slots: int, among: Sequence[int], built: Mapping[Hashable, int]) -> int:
         """Of these that wait, the first one to a new problem as long as fewer are under way than there are slots, then
-        one to that of which least is built."""
+        one to that of which least is built.
+        """
         new = [number for number in among if self._waiting[number][0] not in built]
         others = [number for number in among if self._waiting[number][0] in built]
         if new and (len(built) < slots or not others):
@@ -269,7 +271,8 @@ class Schedule(Generic[J, B]):
 
     def upcoming(self, slot: str, count: int) -> list[BuiltSolution[J, B]]:
         """What this slot will most likely take next, at most `count`, one problem after another; other slots leave it
-        to this one if they can."""
+        to this one if they can.
+        """
         with self._changed:
             meant, at = self._meant.setdefault(slot, []), self._at.get(slot)
             meant.clear()

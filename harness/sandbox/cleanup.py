@@ -41,7 +41,8 @@ def remove(folder: Path) -> None:
 
 def _emptied(top: int, name: str, names: Iterator[str]) -> bool:
     """Remove what is called `name` in the folder `top`. True where folders were found in it, which now lie in `top`
-    themselves, under the next of `names`."""
+    themselves, under the next of `names`.
+    """
     moved = False
     with suppress(OSError):
         if _unlinked(top, name):

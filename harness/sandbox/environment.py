@@ -49,7 +49,8 @@ def inside(environment: Mapping[str, str], added: Mapping[str, str], *, home: st
 
 def only_visible(environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` with its search paths, and what is to be preloaded, cut down to what exists here; called inside,
-    where much does not."""
+    where much does not.
+    """
     cut = dict(environment)
     for name in _SEARCH_PATHS:
         if name in cut:

@@ -140,7 +140,8 @@ def folder_bytes(folders: Iterable[str], enough: int) -> int:
 
 def resident_bytes(pid: int) -> int:
     """Private and shared-memory pages of a process, and its page tables; 0 where it is gone. File pages are the page
-    cache's."""
+    cache's.
+    """
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             text = file.read()

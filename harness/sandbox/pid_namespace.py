@@ -28,7 +28,8 @@ _CAP_SYS_ADMIN = 21
 
 def enter() -> None:
     """Move this process, of one thread, into a new network with its loopback switched on, and its future children into
-    new process ids; mounts are its own from here on. Raises `OSError`."""
+    new process ids; mounts are its own from here on. Raises `OSError`.
+    """
     if not syscalls.has_capability(_CAP_SYS_ADMIN):
         syscalls.enter_user_namespace(os.geteuid(), os.getegid())
     syscalls.unshare(syscalls.CLONE_NEWNET | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)

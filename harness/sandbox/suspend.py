@@ -70,7 +70,8 @@ class StopError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Thread:
     """What /proc says of one thread: its state, whether it is ending, how often it got a processor, for how long, how
-    far it lets others go first, and how long it stood in line for a processor."""
+    far it lets others go first, and how long it stood in line for a processor.
+    """
 
     state: str
     exiting: bool
@@ -138,7 +139,8 @@ class Below:
 
     def moved(self) -> bool:
         """Whether anything has run since `stop` left it standing; what was killed has, too. False where it was not
-        stopped. Waits for what a call into the kernel lets go of at this moment. Raises `StopError`."""
+        stopped. Waits for what a call into the kernel lets go of at this moment. Raises `StopError`.
+        """
         if self._still is None:
             return False
         waiting = _Waiting()
@@ -155,7 +157,8 @@ class Below:
     @property
     def in_line_s(self) -> float:
         """How long all threads that stand since the last `stop` have stood in line for a processor so far, together, in
-        seconds; 0 where nothing stands, or the kernel does not count it."""
+        seconds; 0 where nothing stands, or the kernel does not count it.
+        """
         held = self._still.threads.values() if self._still is not None else ()
         return sum(thread.in_line_ns for threads in held for thread in threads.values()) * 1e-9
 
@@ -229,7 +232,8 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
 
 def _too_late(told: Sequence[int], before: Mapping[int, Mapping[int, _Thread]], root: int) -> StopError:
     """After `STARVED_S`. Who had processors for long since it was as `before`, all together, did not want for one, nor
-    did who lets all others go first: a call that keeps the kernel busy for minutes must not pass for a busy machine."""
+    did who lets all others go first: a call that keeps the kernel busy for minutes must not pass for a busy machine.
+    """
     now = _threads([pid for pid in descendants(root) if pid in before])
     ran_ns = sum(
         held.ran_ns - (earlier.ran_ns if (earlier := before[pid].get(number)) is not None else 0)
@@ -319,7 +323,8 @@ def _threads(pids: Sequence[int]) -> dict[int, dict[int, _Thread]]:
 
 def _thread(folder: str) -> _Thread | None:
     """What /proc says of one thread; None where it is gone. The state is read first, so that of one that stands, all
-    the processor time is known."""
+    the processor time is known.
+    """
     try:
         with open(f"{folder}/stat", "rb") as file:
             # The name in parentheses may hold anything, more parentheses too.
@@ -348,7 +353,8 @@ def _any_has_run(before: Mapping[int, Mapping[int, _Thread]], root: int) -> bool
 
 def _has_run(before: _Thread | None, now: _Thread | None) -> bool | None:
     """Whether a thread that was to stand still has run meanwhile. One that was ending has not; who stood has, where it
-    is gone. None where a call into the kernel that could not be interrupted may just have come to its end."""
+    is gone. None where a call into the kernel that could not be interrupted may just have come to its end.
+    """
     ended = now is None or _is_ending(now)
     if before is None:
         return not ended

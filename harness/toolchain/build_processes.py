@@ -73,7 +73,8 @@ class Abandon:
 class Ended:
     """How the commands of a plan ended, and what the loader said of what they made. `compile_s` is the commands' time,
     and all that counts against their limit: what they or the loader are forked from may have had to start first.
-    `starved` says that the kernel has killed for want of memory meanwhile, here or elsewhere on the machine."""
+    `starved` says that the kernel has killed for want of memory meanwhile, here or elsewhere on the machine.
+    """
 
     compile_s: float = 0.0
     exit_code: int | None = None
@@ -145,7 +146,8 @@ class BuildAttempt:
 
     def _load(self) -> str | None:
         """Why the module can't be loaded; None where it can, there is none, or nobody knows: the contestant then
-        finds out."""
+        finds out.
+        """
         if self.ended.exit_code != 0:
             return None
         policy = self._policy(writable=(), readable=(self.folder, *self.plan.readable))

@@ -131,7 +131,8 @@ def begin_ahead(
     sandbox: SandboxMode = "auto",
 ) -> Compilations:
     """Begin, in the background, with what the solution's text says, for a `build_solution` to come with the same
-    arguments. To be closed where none comes."""
+    arguments. To be closed where none comes.
+    """
     begun = _compilations(source, zygotes, toolchain, cache, timeout_s, sandbox)
     begun.foresee()
     return begun
@@ -208,7 +209,8 @@ class _Build:
 
     def _harvest(self, refused: Mapping[str, CompilerError]) -> tuple[Sequence[ExtensionSpec], Failure | None]:
         """The extensions asked for. A complete answer without a fault is remembered for equal solutions, and so is one
-        whose only fault is an extension that was refused: where all is known, nothing has to be imported."""
+        whose only fault is an extension that was refused: where all is known, nothing has to be imported.
+        """
         sentences = {digest: error.sentence() for digest, error in refused.items()}
         key = digest_text(
             "harvest",

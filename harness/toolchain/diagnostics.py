@@ -81,7 +81,8 @@ class CompilerError:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelResources:
     """What one kernel uses of the GPU, as ptxas reports it for one architecture. Sizes in bytes a thread (stack,
-    spills) or a block (static shared memory)."""
+    spills) or a block (static shared memory).
+    """
 
     kernel: str
     symbol: str

@@ -229,7 +229,8 @@ class NvccToolchain:
 
     def _quick_link_flags(self, spec: ExtensionSpec) -> list[str] | None:
         """The same with stubs of torch's libraries. None where there are none, or where the author's own flags might
-        ask for what torch's define (`-z defs`), or for others beside them."""
+        ask for what torch's define (`-z defs`), or for others beside them.
+        """
         if self._headers is None or _given(spec.extra_ldflags):
             return None
         stubs = self._headers.link_flags(self._torch.libraries(cuda=spec.uses_cuda))
@@ -336,7 +337,7 @@ def _given(flags: tuple[str, ...]) -> list[str]:
 
 
 def _arch_flags_of(listed: str) -> list[str]:
-    """torch's reading of `TORCH_CUDA_ARCH_LIST`. What is no architecture is passed on for nvcc to refuse."""
+    """Torch's reading of `TORCH_CUDA_ARCH_LIST`. What is no architecture is passed on for nvcc to refuse."""
     text = listed.replace(" ", ";")
     for name, numbers in _ARCH_NAMES.items():
         text = text.replace(name, numbers)

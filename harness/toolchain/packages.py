@@ -24,7 +24,8 @@ _NAME = re.compile(r"[A-Za-z_]\w{0,99}(?:\.[A-Za-z_]\w{0,99}){0,9}", re.ASCII)
 
 def is_lacking(module: object, source: str) -> bool:
     """Whether `module` (a dotted name, or whatever was said instead of one) belongs to a package for kernels, can't be
-    found here, and is of a package that the text `source` imports."""
+    found here, and is of a package that the text `source` imports.
+    """
     if not isinstance(module, str) or _NAME.fullmatch(module) is None:
         return False
     package = module.partition(".")[0]

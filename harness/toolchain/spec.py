@@ -217,7 +217,8 @@ def is_cuda_file(path: str) -> bool:
 
 def _is_inside(path: str) -> bool:
     """Whether a relative path stays in its folder, and off the harness's own files there, which begin with a dot. A
-    source may be called as one of these is, and then is what is built; a folder may not."""
+    source may be called as one of these is, and then is what is built; a folder may not.
+    """
     plain = re.fullmatch(r"(?:include\d+/(?:\w[\w.+-]*/)*)?\w[\w.+-]*", path, re.ASCII) is not None
     return plain and len(path) <= MAX_NAME_CHARS
 

@@ -92,13 +92,15 @@ class BuilderZygotes:
 
     def start(self) -> None:
         """Have the first two begin with their imports, in the background. Idempotent. Raises `ZygoteError` after
-        `close`."""
+        `close`.
+        """
         self.light.start()
         self.torch.start()
 
     def for_harvest(self) -> LateZygote:
         """What the next harvest forks from: the process with more of torch once that is ready. It is begun with the
-        eighth harvest; where it can't be had, nobody waits for it."""
+        eighth harvest; where it can't be had, nobody waits for it.
+        """
         with self._counting:
             self._harvests += 1
             if self._harvests == MANY_HARVESTS:

@@ -42,7 +42,8 @@ class ScreenFinding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screening:
     """All of one file, by line. `unreadable` says in one line why nothing could be looked at, with the line; `notes`
-    say what was looked at only in part."""
+    say what was looked at only in part.
+    """
 
     findings: tuple[ScreenFinding, ...]
     unreadable: str | None = None

@@ -153,7 +153,8 @@ def _value(text: str) -> str:
 
 def junit(verdict: CiVerdict) -> str:
     """JUnit XML: a test case a solution; failures with their reasons, errors where the harness failed, skipped where
-    there is no verdict."""
+    there is no verdict.
+    """
     cases = []
     for held in verdict.rejected:
         case = ElementTree.Element("testcase", classname="solutions", name=_xml(held.path), file=_xml(held.path))

@@ -32,7 +32,8 @@ class Rejected:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
     """One solution that the submission adds or changes. `path` is the repository's; `line` the line of the file that
-    its failure points at, where there is one."""
+    its failure points at, where there is one.
+    """
 
     path: str
     change: str
@@ -69,7 +70,8 @@ class Scored:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiVerdict:
     """The verdict on a submission. `ignored` are its changes that had no say: everything but solution files. `fault`
-    says why nothing could be evaluated on this machine, where that is so."""
+    says why nothing could be evaluated on this machine, where that is so.
+    """
 
     base: str
     head: str

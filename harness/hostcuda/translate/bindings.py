@@ -42,7 +42,8 @@ _ARGUMENT = re.compile(
 @dataclass(frozen=True, slots=True)
 class Argument:
     """The name by which it can be given, and its default as a C++ literal, `nullptr` for None; None where it has to be
-    given."""
+    given.
+    """
 
     name: str
     default: str | None = None
@@ -51,7 +52,8 @@ class Argument:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """`text` as it stands in the source, empty for none; for each Python name the C++ function, qualified as there, and
-    its arguments where they are named; what the module says of itself, as a C++ literal."""
+    its arguments where they are named; what the module says of itself, as a C++ literal.
+    """
 
     text: str
     functions: dict[str, str]
@@ -101,7 +103,8 @@ def module_definition(source: str) -> Definition | None:
 
 def pointer_type(source: str, name: str) -> str | None:
     """The type of a pointer to the one function of that name which a C++ source declares at namespace scope, as text;
-    None where there is none, or several, or one of a form that is not read here."""
+    None where there is none, or several, or one of a form that is not read here.
+    """
     data = _EMPTY_DEFAULT.sub(b"= 0", source.encode())  # which the grammar does not know there
     tree = Tree(Parser(Language(tree_sitter_cuda.language())).parse(data).root_node, data, 0, False)
     found = {
@@ -156,7 +159,8 @@ def _doc(data: bytes, statement: Node, module: bytes) -> str | None:
 
 def _bound(data: bytes, statement: Node, module: bytes) -> tuple[str, str, tuple[Argument, ...]] | None:
     """Name, function and named arguments of `m.def("name", &function, "text", py::arg("x"));`, None for any other
-    statement."""
+    statement.
+    """
     if statement.type != "expression_statement" or not statement.named_children:
         return None
     call = statement.named_children[0]

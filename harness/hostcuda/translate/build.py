@@ -135,7 +135,8 @@ def prepare(
 def findings(folder: Path) -> dict[str, Any]:
     """What the rewriter found in the sources built in `folder`: `not_emulated` (a list of line and construct),
     `kernels`, `subscript_lines`. Written by the sandboxed command, so only its form is vouched for; empty where
-    there is none."""
+    there is none.
+    """
     try:
         raw = json.loads((folder / "findings.json").read_text())
         return {

@@ -146,7 +146,8 @@ def main(folder: Path) -> int:
 
 def _functions(headers: Path) -> set[bytes]:
     """Names that may be of functions in the headers below a folder: parentheses follow, a macro makes it so, or it is
-    taken from elsewhere."""
+    taken from elsewhere.
+    """
     found: set[bytes] = set()
     for path in headers.rglob("*"):
         if path.is_file() and path.suffix != ".md":
@@ -159,7 +160,8 @@ def _functions(headers: Path) -> set[bytes]:
 
 def _wrong_calls(job: dict[str, Any], sides: Spaces, available: Path) -> str:
     """What nvcc would say of calls from one side of what only the other has. Names that CUDA's own headers have, too,
-    may mean those; so may, in host code, torch's and the standard library's, which are found by an argument's type."""
+    may mean those; so may, in host code, torch's and the standard library's, which are found by an argument's type.
+    """
     if not sides.wrong_calls:
         return ""
     theirs = _functions(available)
@@ -282,7 +284,8 @@ def _may_be_mended(log: str, include_flags: Iterable[str]) -> bool:
 
 def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
     """What to bind without pybind11: the functions that were listed, a module definition that only lists some, or
-    nothing where nobody defines a module, which shows when it is imported."""
+    nothing where nobody defines a module, which shows when it is imported.
+    """
     if job["functions"] is not None:
         return Definition(text="", functions={name: name for name in job["functions"]})
     if not any(binds(text) or _ENTRY in text for text in (*texts.values(), *job["own_headers"])):
@@ -304,7 +307,8 @@ def _say(lacking: Iterable[MissingConstruct]) -> None:
 
 def _quoted(log: str) -> str:
     """A compiler's output with a mark before each line that would pass for one of the harness's own: messages of a
-    compiler hold texts of the sources, line breaks and all."""
+    compiler hold texts of the sources, line breaks and all.
+    """
     return "".join(f"| {line}" if _OWN_LINE.match(line) else line for line in log.splitlines(keepends=True))
 
 

@@ -51,7 +51,8 @@ class SourceEdits:
 
 def applied(state: SourceEdits) -> bytes:
     """The source with all edits made. Where two overlap (a launch inside a launch's arguments), the inner one was
-    folded in."""
+    folded in.
+    """
     out = bytearray()
     position = 0
     for edit in sorted(state.edits, key=lambda e: (e.start, e.end)):

@@ -98,7 +98,8 @@ class _Members:
 
     def hosts(self) -> dict[bytes, frozenset[bytes]]:
         """By class: names that only functions of the host have in it. Classes whose name may mean something else, or
-        whose members are not all understood, are left out."""
+        whose members are not all understood, are left out.
+        """
         found: dict[bytes, frozenset[bytes]] = {}
         elsewhere = self._defined_elsewhere()
         doubtful = self._doubtful_names()

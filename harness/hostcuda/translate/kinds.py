@@ -71,7 +71,8 @@ def switches(cuda_flags: Sequence[str]) -> str:
 
 def kind_of(texts: Iterable[str], cuda_flags: Sequence[str]) -> Precompiled:
     """The kind for units of these texts. Of those that bind by themselves it is taken that they only name functions,
-    which lean ones do (`bindings`); what shows only when a lean unit does not compile, nobody can tell here."""
+    which lean ones do (`bindings`); what shows only when a lean unit does not compile, nobody can tell here.
+    """
     if any(needs_full(text) for text in texts):
         return Precompiled.FULL
     return Precompiled.LEAN if switches(cuda_flags) == switches(()) else Precompiled.SWITCHED

@@ -199,7 +199,8 @@ def among_includes(file: str, text: str, available: Path) -> Iterator[MissingCon
 
 def launching_headers(text: str, available: Path, installed: Path) -> bool:
     """Whether `text` includes a header of torch's for a GPU that launches kernels, itself or by what it includes: such
-    a one is `installed`, not `available`, and compiles in no way, since nothing translates it."""
+    a one is `installed`, not `available`, and compiles in no way, since nothing translates it.
+    """
     waiting = [
         name for name in _INCLUDE.findall(text) if _family(name, _HEADER_FAMILIES) and not (available / name).exists()
     ]
@@ -255,7 +256,8 @@ _SYMBOL = re.compile(r"(cublas|cudnn|cusparse|cusolver|cufft|curand|nccl|nvrtc|c
 
 def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> Iterator[MissingConstruct]:
     """Undefined symbols of a linked module that only CUDA's libraries or torch's CUDA build have. `texts` are the
-    sources by file name, in which the line is looked up."""
+    sources by file name, in which the line is looked up.
+    """
     sources = list(texts)
     for symbol in symbols:
         if _SYMBOL.fullmatch(symbol):

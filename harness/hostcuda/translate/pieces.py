@@ -23,7 +23,8 @@ _TYPES = {b"struct", b"class", b"union", b"enum", b"namespace"}
 
 def declarations(data: bytes) -> list[tuple[int, int]] | None:
     """The ranges of the declarations at namespace scope, with the directives in front of each; None where brackets do
-    not match, as in branches of conditions that share one."""
+    not match, as in branches of conditions that share one.
+    """
     scanned = bytearray(code(data))
     for directive in _DIRECTIVE.finditer(bytes(scanned)):
         scanned[directive.start() : directive.end()] = re.sub(rb"[^\n]", b" ", directive[0])
@@ -69,7 +70,8 @@ def declarations(data: bytes) -> list[tuple[int, int]] | None:
 
 def alone(data: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """For each range the source with all else blanked, and conditions of the preprocessor inside it that are torn
-    apart."""
+    apart.
+    """
     blanked = re.sub(rb"[^\n\r]", b" ", data)
     for start, end in ranges:
         piece = bytearray(data[start:end])

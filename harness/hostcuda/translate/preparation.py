@@ -54,7 +54,8 @@ _PREPARE_JOBS = 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedHeaders:
     """A finished preparation: `folder` holds the libraries and the headers that stand in for CUDA's, `headers` torch's
-    precompiled, and what stands in for those; the rest is for compiling and linking."""
+    precompiled, and what stands in for those; the rest is for compiling and linking.
+    """
 
     folder: Path
     headers: Path
@@ -123,7 +124,8 @@ _FOLDERS_THAT_DECIDE = ("translate", "../toolchain/cuda_source")
 @cache
 def fingerprint() -> str:
     """Identifies everything of ours and of the machine's that decides what a build gives: sources of this folder,
-    torch, compiler, processor."""
+    torch, compiler, processor.
+    """
     return _digest(_FOLDERS_THAT_DECIDE, ("../toolchain/headers/fallback.py",), (_headers_key(), _libraries_key()))
 
 

@@ -87,7 +87,8 @@ class NotTranslated:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenSource:
     """`text` counts lines as the source does. `kernels` are the names of `__global__` functions seen,
-    `subscript_lines` the lines that index a `__shared__` array, whose inner bounds a kernel may pass on purpose."""
+    `subscript_lines` the lines that index a `__shared__` array, whose inner bounds a kernel may pass on purpose.
+    """
 
     text: str
     kernels: tuple[str, ...]
@@ -167,7 +168,8 @@ def _macro_bodies(state: SourceEdits, tree: Tree) -> Iterator[Tree]:
 
 def _with_extents(body: bytes, names: list[bytes]) -> bytes:
     """A macro's body where its last arguments, or these parameters, are extents behind a name: brackets to the parser,
-    byte for byte as long."""
+    byte for byte as long.
+    """
     meant = rb"|".join(re.escape(name) for name in (_LAST_ARGUMENTS, *names))
     pattern = re.compile(rb"(?<=\w)[ \t]+(?:" + meant + rb")(?=[ \t]*(?:[;,]|$))")
     return pattern.sub(lambda match: b"[" + b"1" * (len(match[0]) - 2) + b"]", body)
@@ -365,7 +367,8 @@ def _enter_function(state: SourceEdits, tree: Tree, node: Node, *, kernel: bool)
 
 def _add_hosts_version(state: SourceEdits, tree: Tree, node: Node) -> None:
     """A function for both sides that asks for the architecture has its body twice, and who calls decides which it is:
-    nvcc compiles it twice. A constant is the device's."""
+    nvcc compiles it twice. A constant is the device's.
+    """
     body = node.child_by_field_name("body")
     if body is None:
         return
@@ -388,7 +391,8 @@ def _head(state: SourceEdits, tree: Tree, node: Node, end: int) -> bytes:
 
 def _attribute(head: bytes, name: bytes) -> list[bytes]:
     """The arguments of an attribute in front of a body, none without it. It was blanked for the parser, so the words
-    are read."""
+    are read.
+    """
     for word, _, after in words(head):
         if word != name:
             continue
@@ -410,7 +414,8 @@ def _attribute(head: bytes, name: bytes) -> list[bytes]:
 
 def _lost_clusters(state: SourceEdits) -> Iterator[NotTranslated]:
     """Dimensions of clusters that stand at no kernel's head, in a macro for one. A kernel without them would compute
-    something else, so what uses such a place does not compile."""
+    something else, so what uses such a place does not compile.
+    """
     for word, start, end in words(state.source):
         if word == b"__cluster_dims__" and not any(first <= start < last for first, last in state.heads):
             state.edits.append(Edit(start, end, b"hostcuda_cluster_dims_of_no_kernel"))

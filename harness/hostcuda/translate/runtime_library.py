@@ -1,5 +1,6 @@
 """The runtime library as Python sees it: reports, schedule, modes. Contestant side; imports ctypes and the standard
-library only."""
+library only.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +32,15 @@ class RuntimeLibrary:
 
     def set_schedule(self, number: int) -> None:
         """0: blocks and threads in rising order; 1: in falling order; 2 and 4: as 0, with large and with large negative
-        numbers in shared memory that nobody wrote."""
+        numbers in shared memory that nobody wrote.
+        """
         self._library.hostcuda_set_schedule(ctypes.c_int(number))
 
     def record_to(self, fd: int) -> None:
         """Leave findings, the kernel that runs and where a signal comes in this shared memory
         (`harness.referee.contestants.crash_recorder`). Takes the descriptor. Raises `OSError` where it can't be
-        mapped."""
+        mapped.
+        """
         if self._library.hostcuda_record_to(ctypes.c_int(fd)) != 0:
             raise OSError("the recorder's memory can't be mapped")
 
@@ -110,7 +113,8 @@ class RuntimeLibrary:
 
 def source_lines(sites: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[str, int] | None]:
     """Return addresses (module, offset) as lines of `cuda.cu` or `main.cpp`; None where the debug information has
-    none."""
+    none.
+    """
     wanted: dict[str, set[int]] = defaultdict(set)
     for module, offset in sites:
         wanted[module].add(int(offset))

@@ -68,7 +68,8 @@ class AnyName(Container[bytes]):
 
 def marked_names(source: bytes, trees: Iterable[Tree]) -> Container[bytes]:
     """Last names of functions that are declared for the device, here or by their definition: who says nothing of it
-    elsewhere means the same."""
+    elsewhere means the same.
+    """
     if _UNKNOWABLE.search(source) is not None:
         return AnyName()
     return {name for tree in trees for name in _marked(tree)}

@@ -118,7 +118,8 @@ class Spaces:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     """`marks` are the words that say where it runs. `plain`: nothing in its head may be a macro that adds to them, and
-    no condition of the preprocessor decides whether it is there."""
+    no condition of the preprocessor decides whether it is there.
+    """
 
     name: bytes
     marks: frozenset[bytes]
@@ -145,7 +146,8 @@ class Function:
 class Survey:
     """A source that was read, `data`: its functions at namespace scope, by their names too where nothing else has that
     name, and the ids of those that nvcc compiles for the device for sure. `unsure` are names that may mean something
-    else."""
+    else.
+    """
 
     tree: Tree
     data: bytes
@@ -313,7 +315,8 @@ def _reached(
     tree: Tree, functions: list[Function], by_name: dict[bytes, list[Function]], macros: frozenset[bytes]
 ) -> set[int]:
     """Functions that nvcc compiles for the device for sure: kernels, templates of kernels that are launched, and what
-    these call. What nobody calls it does not look into."""
+    these call. What nobody calls it does not look into.
+    """
     launched = {
         name
         for f in functions

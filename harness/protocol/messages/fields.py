@@ -86,7 +86,8 @@ def number(value: Any) -> float:
 
 def seconds(value: Any) -> float:
     """A duration that somebody may claim. One that is negative or nothing is a claim too, for the rules on claims to
-    refuse; one beyond these bounds is a number that ratios and sums of it need not hold any more."""
+    refuse; one beyond these bounds is a number that ratios and sums of it need not hold any more.
+    """
     if abs(held := number(value)) > MAX_SECONDS or 0.0 < abs(held) < LEAST_SECONDS:
         raise MessageError(f"a duration was expected, not {held:.3g} s")
     return held

@@ -31,7 +31,8 @@ from harness.protocol.messages.fields import (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputClaim:
     """A claim about one output tensor: its exact Python type, shape, dtype and device, its address, and whether its
-    elements lay in order as the solution returned it."""
+    elements lay in order as the solution returned it.
+    """
 
     type: str
     shape: tuple[int, ...]

@@ -126,7 +126,8 @@ class Attach:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeEmpty:
     """Make calls that do next to nothing and say what one takes: an `EmptyTimed`. Only before `Load`, while no code of
-    the submission is there: afterwards it would be a claim."""
+    the submission is there: afterwards it would be a claim.
+    """
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "time_empty"}
@@ -276,7 +277,8 @@ class TakeCensus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locate:
     """Say which lines of sources these `sites` were compiled from, each a module's path and an offset in it: a
-    `Located`. Asked of a `symboliser`, never of a contestant."""
+    `Located`. Asked of a `symboliser`, never of a contestant.
+    """
 
     sites: tuple[tuple[str, int], ...]
 

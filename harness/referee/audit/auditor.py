@@ -103,7 +103,8 @@ class Auditor:
 
     def announce(self) -> None:
         """Tell every tool's children to stop, without waiting until they do: `hold` does that, and `withdraw` takes it
-        back. No audit begins meanwhile; whoever waits for one withdraws it."""
+        back. No audit begins meanwhile; whoever waits for one withdraws it.
+        """
         self._sanitizer_zygotes.announce()
 
     def withdraw(self) -> None:

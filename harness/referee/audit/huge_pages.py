@@ -28,7 +28,8 @@ newer."""
 
 class HugePages:
     """The library to preload, built when it is first asked for, in a folder of its own: auditors of several GPUs share
-    the folder of a run's logs. Safe for threads."""
+    the folder of a run's logs. Safe for threads.
+    """
 
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None
@@ -37,7 +38,8 @@ class HugePages:
 
     def variables(self, tool: SanitizerTool) -> Mapping[str, str]:
         """What the environment of a zygote under `tool` is to say; nothing where it has no use for them, or there is
-        no compiler."""
+        no compiler.
+        """
         if tool is not SanitizerTool.RACECHECK:
             return {}
         with self._lock:

@@ -247,7 +247,8 @@ def _read_fault(block: Sequence[str], tool: SanitizerTool) -> SanitizerFinding |
 
 def _place(line: str) -> DeviceLocation | None:
     """Of `at KERNEL+0xOFFSET`, `in FILE:LINE` behind it or not. Names of kernels and files are the solution's, who may
-    repeat any of these words in them: each part is looked for once."""
+    repeat any of these words in them: each part is looked for once.
+    """
     _, _, text = _HAZARDS.sub("", line).partition("at ")
     end = _LINE.search(text)
     for offset in _OFFSET.finditer(text):

@@ -84,7 +84,8 @@ class SanitizerZygotes:
 
     def prepare(self, tool: SanitizerTool) -> None:
         """Begin one more, before it is asked for, unless there are enough; why there is none is told to whoever takes
-        the next."""
+        the next.
+        """
         with self._changed:
             if sum(post.tool is tool for post in self._all) >= self._most[tool]:
                 return  # whoever could not wait has begun one
@@ -135,7 +136,8 @@ class SanitizerZygotes:
     @contextmanager
     def turn(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[bool]:
         """An audit under one tool, which begins only while nothing is held: True then, False where it is `given_up`
-        before."""
+        before.
+        """
         with self._changed:
             while self._held and not given_up():
                 self._changed.wait(GIVEN_UP_POLL_S)
@@ -150,7 +152,8 @@ class SanitizerZygotes:
 
     def announce(self) -> None:
         """Tell all that the tools watch to stop, without waiting until it does, and let no audit begin: `hold` waits,
-        and `withdraw` takes it back. Nothing happens where all is held or loosened."""
+        and `withdraw` takes it back. Nothing happens where all is held or loosened.
+        """
         with self._changed:
             if not self._held:
                 self._announced = True

@@ -37,7 +37,8 @@ class BaselineOutcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineKey:
     """What an entry holds for. `processor` and `units` are the GPU's name and its multiprocessors (a slice of a GPU has
-    fewer), or the CPU's name and the threads of torch; `sizes` the workload's."""
+    fewer), or the CPU's name and the threads of torch; `sizes` the workload's.
+    """
 
     baseline: Baseline
     problem_digest: str

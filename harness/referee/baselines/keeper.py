@@ -55,7 +55,8 @@ class BaselineKeeper:
 
     def ready(self, workspace: Workspace, secret: Random, log_path: Path) -> float:
         """Fill `entries` and `checks` for this problem; the seconds it took. The GPU must be idle, and is used
-        meanwhile. What goes wrong with a baseline stands in its entry."""
+        meanwhile. What goes wrong with a baseline stands in its entry.
+        """
         begin = time.perf_counter()
         keys = {b: key_for(b, workspace.problem, workspace.workload, self._device) for b in self.wanted}
         kept = {b: entry for b, key in keys.items() if (entry := self._store.get(key)) is not None}
@@ -74,7 +75,8 @@ class BaselineKeeper:
         self, workspace: Workspace, missing: Sequence[Baseline], log_path: Path
     ) -> dict[Baseline, BaselineEntry]:
         """Each asked for by itself, the quick ones first, and kept as it is done: one that hangs, or ends the process,
-        costs the others nothing but their share of `LONGEST_S`."""
+        costs the others nothing but their share of `LONGEST_S`.
+        """
         found: dict[Baseline, BaselineEntry] = {}
         deadline = time.monotonic() + LONGEST_S
         requests = [

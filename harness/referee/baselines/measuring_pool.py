@@ -37,7 +37,8 @@ class MeasuredBaselines:
 
 class MeasuringPool:
     """Processes that measure baselines, `jobs` at most, on each of `gpus` in turn; those are names as in
-    CUDA_VISIBLE_DEVICES, none of them for the one device that there is. `run` may be called once."""
+    CUDA_VISIBLE_DEVICES, none of them for the one device that there is. `run` may be called once.
+    """
 
     def __init__(
         self,
@@ -64,7 +65,8 @@ class MeasuringPool:
 
     def run(self, requests: Sequence[BaselineRequest], *, budget_s: float | None = None) -> Iterator[MeasuredBaselines]:
         """What came of the requests, as each is done. After `budget_s` none begins any more, and those that did not
-        are not told of. One that the GPU had too little memory for, beside others, is tried again alone."""
+        are not told of. One that the GPU had too little memory for, beside others, is tried again alone.
+        """
         self._pending.extend(requests)
         self._deadline = time.monotonic() + budget_s if budget_s is not None else float("inf")
         try:

@@ -82,7 +82,8 @@ def main(fd: int) -> None:
 @dataclass(slots=True)
 class _Trust:
     """Whether what is kept is what this machine measures: it was the last time that this process looked. `own` are the
-    digests of entries that it measured itself."""
+    digests of entries that it measured itself.
+    """
 
     holds: bool = False
     own: set[str] = field(default_factory=set)

@@ -41,7 +41,8 @@ COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
 
 class BaselinesLost(Exception):
     """The process died, hung or failed: nothing is known of the baselines asked for. `no_memory` says that the device
-    had too little; `late` that it was given up while it compiled and measured."""
+    had too little; `late` that it was given up while it compiled and measured.
+    """
 
     def __init__(self, reason: str, *, no_memory: bool = False, late: bool = False) -> None:
         super().__init__(reason)
@@ -52,7 +53,8 @@ class BaselinesLost(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRequest:
     """One problem and the baselines to measure of it. `budget_s` bounds the bursts; without `refresh`, entries kept
-    from before are taken as they are."""
+    from before are taken as they are.
+    """
 
     problem: Problem
     workload: Workload
@@ -128,7 +130,8 @@ class BaselineProcess:
 
     def measure(self, request: BaselineRequest, *, within_s: float = math.inf) -> list[BaselineEntry]:
         """The entries asked for, in their order. Waits at most `START_TIMEOUT_S` until the process is ready, then at
-        most the request's own limit, and for both together at most `within_s`. Raises `BaselinesLost`."""
+        most the request's own limit, and for both together at most `within_s`. Raises `BaselinesLost`.
+        """
         deadline = time.monotonic() + within_s
         if not self._ready:
             limit_s = min(START_TIMEOUT_S, within_s)

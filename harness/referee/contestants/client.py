@@ -96,7 +96,8 @@ class ContestantClient:
 
     def _time_was_over(self, words: str) -> Failure:
         """The time for all its calls and checks being over, `words` say how: a timeout where its own code took a good
-        part of that, and no verdict where it were the harness's draws and checks."""
+        part of that, and no verdict where it were the harness's draws and checks.
+        """
         limit_s = self._config.solution_timeout_s
         limit = f"the {limit_s:.4g} s for all its calls and checks"
         if self._own_s >= OWN_SHARE * limit_s:
@@ -167,7 +168,8 @@ class ContestantClient:
 
     def _expect_still(self) -> None:
         """Raise `ContestantFailed` where outputs have changed since the burst that they are of was over, or the
-        process that wrote them did not stand still."""
+        process that wrote them did not stand still.
+        """
         try:
             self._contestant.expect_still()
         except ContestantFailed as error:

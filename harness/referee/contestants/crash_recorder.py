@@ -40,7 +40,8 @@ class CrashEntry:
 
     def located(self, places: Mapping[Site, tuple[str, int] | None]) -> dict[str, Any]:
         """The fields, with `file` and `line` (`other_file`, `other_line`) for the sites whose places are known; of one
-        in a header, the line of the launch."""
+        in a header, the line of the launch.
+        """
         found = dict(self.fields)
         launched = found.pop("launch_line", None)
         for prefix, site in self.sites.items():
@@ -54,7 +55,8 @@ class CrashEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashRecording:
     """Findings in the order in which they were made; the launch that was the last to begin, None without any, and
-    whether it was under way; where a signal came, None where none was caught."""
+    whether it was under way; where a signal came, None where none was caught.
+    """
 
     findings: tuple[CrashEntry, ...] = ()
     launch: CrashEntry | None = None

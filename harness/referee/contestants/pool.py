@@ -101,7 +101,8 @@ class ContestantPool:
 
     def take(self, head: Key, policy: SandboxPolicy) -> ContestantProcess:
         """The contestant begun ahead under this name, if it has this policy and is sound, else a new one. The caller
-        ends it. Raises what `ContestantProcess` raises."""
+        ends it. Raises what `ContestantProcess` raises.
+        """
         with self._changed:
             begun = self._known.pop(head, None)
             if begun in self._waiting:
@@ -263,7 +264,8 @@ class TrustedContestant:
     @contextmanager
     def lent(self, task: Task) -> Iterator[ContestantProcess]:
         """One for `task`, whose policy is the same for all of them; `give_back` may keep it, else it is ended with the
-        block."""
+        block.
+        """
         contestant, self._kept = self._kept or self._start(task), None
         try:
             yield contestant

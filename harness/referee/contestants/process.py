@@ -85,7 +85,8 @@ MOVED = Failure(
 
 class ContestantFailed(Exception):
     """Ends the conversation; carries the verdict on the submission, and the `reports` that came with what it is of, or
-    what one that died without a word has left behind (`recording`)."""
+    what one that died without a word has left behind (`recording`).
+    """
 
     def __init__(
         self, failure: Failure, reports: Sequence[Mapping[str, Any]] = (), recording: CrashRecording | None = None
@@ -151,7 +152,8 @@ class ContestantProcess:
 
     def beside(self, target: str) -> Child:
         """Another process behind walls like its own, and none of its memory, that runs `target` of the untrusted side.
-        The caller ends it. Raises what `Zygote.spawn` raises."""
+        The caller ends it. Raises what `Zygote.spawn` raises.
+        """
         return self._zygote.spawn(target, self._policy, self._log_path)
 
     def hold(self) -> None:
@@ -182,7 +184,8 @@ class ContestantProcess:
 
     def empty_calls(self, timeout_s: float) -> EmptyTimed:
         """What calls that do next to nothing take in its process (`harness.devices.empty_kernel`). Only before
-        `load`."""
+        `load`.
+        """
         reply = self._ask(TimeEmpty(), (), Stage.ATTACH, timeout_s)
         if not isinstance(reply, EmptyTimed):
             raise ContestantFailed(_protocol("empty calls", reply))
@@ -323,7 +326,8 @@ class ContestantProcess:
 
     def _lost(self, failure: Failure, told: int | None = None) -> ContestantFailed:
         """`failure` of a process that is gone, with what it has left behind where it is a verdict on the submission. It
-        was `told` to say where it stands by this signal, or ended by another."""
+        was `told` to say where it stands by this signal, or ended by another.
+        """
         if self._recorder is None or not self._entered or failure.status is Status.harness_error:
             return ContestantFailed(failure)
         assert self._exit is not None

@@ -65,7 +65,8 @@ class Pending:
 
     def right(self, readings: DeferredValues, limits: ErrorLimits) -> TensorComparison | None:
         """What `compare` says of the pair, once its values were read; None where they do not prove that the answer
-        keeps within `limits`, so that there is more to be said of it."""
+        keeps within `limits`, so that there is more to be said of it.
+        """
         real = self.dtype.is_floating_point
         if self.number is None:
             return compare_float.nothing(self.dtype, self.shape) if real else _equal(self.dtype, self.shape)

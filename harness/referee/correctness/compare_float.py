@@ -50,7 +50,8 @@ ZERO_SCALE = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Errors:
     """Errors of one slice. The masks are there in the careful arithmetic only: entries whose kinds clash, those that
-    the reference lent, those that were compared as numbers."""
+    the reference lent, those that were compared as numbers.
+    """
 
     start: int
     error: torch.Tensor
@@ -86,7 +87,8 @@ class _Findings:
 
 def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
     """Start measuring a pair of one shape on a GPU, without waiting; `comparison_kernel.Measured.of` reads what will
-    stand in the tensor returned. None where there is nothing to measure, or no kernel for it."""
+    stand in the tensor returned. None where there is nothing to measure, or no kernel for it.
+    """
     info = torch.finfo(actual.dtype)
     terms = compare_float_cuda.ErrorScale(
         half_unit=float(info.eps) / 2 if actual.element_size() < 4 else 0.0,

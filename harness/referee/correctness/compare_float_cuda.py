@@ -272,7 +272,8 @@ extern "C" __global__ void far_apart(const float *actual, const float *other, lo
 class ErrorScale:
     """How errors of one output type are measured. Rounding of the type itself, `half_unit` times an entry and
     `least_slack` at least, is taken off each error (0: nothing is); the scale is the truth's root mean square, or
-    `zero_scale` where that is below `least_scale`."""
+    `zero_scale` where that is below `least_scale`.
+    """
 
     half_unit: float
     least_slack: float
@@ -283,7 +284,8 @@ class ErrorScale:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredErrors:
     """What the kernels found of one pair: norm and sum of the truth, its largest magnitude, the output's (infinite or
-    NaN where an entry is); norm of the errors, the largest scaled error, its flat index."""
+    NaN where an entry is); norm of the errors, the largest scaled error, its flat index.
+    """
 
     norm: float
     total: float
@@ -352,7 +354,8 @@ def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
 
 def far_apart(actual: torch.Tensor, other: torch.Tensor, tolerance: float) -> torch.Tensor | None:
     """How many entries of float32 tensors `torch.isclose` finds not close at this tolerance, relative and absolute
-    (int64, without waiting); None where no kernel is for it."""
+    (int64, without waiting); None where no kernel is for it.
+    """
     fit = actual.is_cuda and other.device == actual.device and actual.dtype is other.dtype is torch.float32
     if not (fit and actual.numel() and _in_order(actual) and _in_order(other)):
         return None

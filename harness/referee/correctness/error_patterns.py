@@ -143,7 +143,8 @@ def _grid(
     shape: Sequence[int], counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None]
 ) -> tuple[str, int, int]:
     """The rows and columns (and slices) in which wrong places lie, in words; in how many places those cross, and how
-    many there are of the most numerous kind that is named."""
+    many there are of the most numerous kind that is named.
+    """
     parts = []
     filled, lines = 1, 0
     for dim in reversed(range(len(shape))):

@@ -129,7 +129,8 @@ class PerturbedInput:
 
     def _unlike_before(self, mean: float, least: float, dtype: torch.dtype) -> float:
         """A value from once to twice `least` beyond the mean that no element was set to before, where the type has one
-        left: of equal ones it would be left open which is the largest of a row."""
+        left: of equal ones it would be left open which is the largest of a row.
+        """
         for _ in range(DRAWS):
             value = float(torch.tensor(mean + (1.0 + self.secret.random()) * least, dtype=dtype))
             if value not in self.set_to:
@@ -139,7 +140,8 @@ class PerturbedInput:
 
     def _change(self, index: int, before: Sequence[torch.Tensor], order: Sequence[int]) -> str | None:
         """Change as little as makes a difference to the truth, in the first input of `order` in which something does;
-        what that was, None where nothing may be changed."""
+        what that was, None where nothing may be changed.
+        """
         paths = self.workspace.tree.paths("inputs")
         leaves = self.workspace.tensors(self.workspace.sets[index].inputs)
         rules = self.workspace.problem.rules.variants

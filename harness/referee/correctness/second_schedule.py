@@ -119,7 +119,8 @@ class SecondSchedule:
 
     def unset(self, indices: Sequence[int], reports: Sequence[Mapping[str, Any]]) -> Failure | None:
         """What `reports` of reads of shared memory that nobody wrote come to, the answers on these sets being right and
-        in the arena."""
+        in the arena.
+        """
         first = {index: self._answers(index) for index in indices}
         for schedule in (LARGE, NEGATIVE):
             done = self._repeat(indices, schedule)

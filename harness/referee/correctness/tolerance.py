@@ -112,7 +112,8 @@ def sensitivity_of(
     nearby: Iterable[tuple[float, Sequence[torch.Tensor]]],
 ) -> tuple[Sensitivity, ...] | None:
     """What to hold an answer to a class below fp32 with, `nearby` being asked for (as by `sensitivities`) until the
-    answer is inside its limits. None where it is without, or outside of what any limit allows."""
+    answer is inside its limits. None where it is without, or outside of what any limit allows.
+    """
     limits = [limits_for(required, r) for r in references]
     if not roundable(comparisons, limits, required):
         return None
@@ -126,7 +127,8 @@ def sensitivity_of(
 
 def roundable(comparisons: Sequence[TensorComparison], limits: Sequence[ErrorLimits], required: PrecisionClass) -> bool:
     """Whether an answer of a class below fp32 is outside its limits, but not of what any limit allows: what is wrong
-    altogether costs no further truths."""
+    altogether costs no further truths.
+    """
     outside = [(c, limit) for c, limit in zip(comparisons, limits, strict=True) if not c.within(limit)]
     hopeless = any(
         c.exact or c.non_finite_mismatches or c.rms_error is None or c.rms_error > max(limit.rms, MOST_RMS)
@@ -304,7 +306,8 @@ def kernelbench_far(
     actual: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype | None = None
 ) -> torch.Tensor | None:
     """How many entries `kernelbench_rule` objects to, at least (0-d, on the device of `actual`, without waiting); None
-    for another shape or dtype."""
+    for another shape or dtype.
+    """
     if actual.shape != reference.shape or actual.dtype != reference.dtype:
         return None
     tolerance = 1e-2 if (dtype or reference.dtype) in (torch.float16, torch.bfloat16) else 1e-4

@@ -60,7 +60,8 @@ class CallVerdict:
 class AnsweredCall:
     """One call whose answer is to be judged. `changed` are the numbers of the inputs that are not as drawn; `wanted`
     says whether the reference's own answer is asked for whatever is known of it. It always is on stress inputs: how
-    exact float32 is there differs from draw to draw."""
+    exact float32 is there differs from draw to draw.
+    """
 
     index: int
     claim: CallClaim
@@ -71,7 +72,8 @@ class AnsweredCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCheck:
     """A call whose comparisons are under way. `own` are the reference's own with the truth, and `far` the numbers of
-    the readings that KernelBench's rule needs (None: another form), where its answer was asked for on own inputs."""
+    the readings that KernelBench's rule needs (None: another form), where its answer was asked for on own inputs.
+    """
 
     call: AnsweredCall
     source: str
@@ -243,7 +245,8 @@ class ValueCheck:
         own: TreeSpec | None = None,
     ) -> CallVerdict:
         """The finding that follows from the comparisons; `source` and `tree` are the truth's, `own` is the tree of the
-        reference's own answer, `close` is what KernelBench's rule says."""
+        reference's own answer, `close` is what KernelBench's rule says.
+        """
         judgement = judge(
             comparisons, self.required, references=references, sensitivity=sensitivity, names=self._names()
         )
@@ -292,7 +295,8 @@ def _compared(
 def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:
     """Constants inside the output (a loss or a count returned as a Python number), against the truth's. Where those of
     the reference's `own` answer are given, floats may be off by four times their error, as tensors may, and others may
-    be equal to them."""
+    be equal to them.
+    """
     tree = TreeSpec.from_json(claim.tree)
     exact_own = truth.exact() if own is None else own.exact()
     for (path, said), (_, right), (_, other) in zip(tree.exact("output"), truth.exact(), exact_own, strict=True):

@@ -106,7 +106,8 @@ class Verifier:
     def _mutated(self, index: int, changed: Sequence[int]) -> CallVerdict:
         """The finding on a call that changed these inputs. Raises `ProblemError` where the reference changes them too,
         on this draw and not on that of its trial call: it may even have been the one that did, as both are timed over
-        the same memory."""
+        the same memory.
+        """
         paths = self.workspace.tree.paths("inputs")
         if theirs := self.workspace.inputs_changed_by_reference(index, changed):
             raise ProblemError(

@@ -168,7 +168,8 @@ def load(device_index: int) -> Checksums | None:
 @lru_cache(maxsize=256)
 def _table(spans: tuple[Span, ...], run_bytes: int, device_index: int) -> tuple[torch.Tensor, int]:
     """Where the spans lie and at which number the runs of each begin, on the device; how many runs there are. Kept: the
-    same places are asked for again and again."""
+    same places are asked for again and again.
+    """
     rows = np.empty((len(spans), 3), dtype=np.int64)
     runs = 0
     for row, (address, size) in zip(rows, spans, strict=True):

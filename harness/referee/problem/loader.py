@@ -35,7 +35,8 @@ INIT_SEED = 0
 
 class ProblemError(Exception):
     """The problem is at fault, never a solution: it can't be loaded, or its reference or its inputs fail. The message
-    does not say which problem: whoever shows it does."""
+    does not say which problem: whoever shows it does.
+    """
 
 
 class ReferenceModule:
@@ -68,7 +69,8 @@ class ReferenceModule:
 
     def get_inputs(self) -> Any:
         """What the problem's own function returns; raises what that raises. `harness.referee.problem.inputs` draws
-        through it."""
+        through it.
+        """
         with self.at(Phase.INPUTS):
             return self._get_inputs()
 
@@ -155,7 +157,8 @@ def load_reference(problem: Problem, workload: Workload, progress_marker: Progre
 @contextmanager
 def cuda_missed() -> Iterator[None]:
     """Raise `ProblemError` where the problem's code asks for autocasting on a GPU and there is none: torch would only
-    warn, and compute in another type than the solution, for which a GPU is there."""
+    warn, and compute in another type than the solution, for which a GPU is there.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=_NO_AUTOCAST)
         try:
@@ -175,7 +178,8 @@ _NO_AUTOCAST = "(User provided device_type of 'cuda', but )?CUDA is not availabl
 
 def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """The model's parameters and buffers by name, not copies. What `get_extra_state` adds is of any type and no part
-    of what is compared. Raises `ProblemError` where one of them has no shape before the first call."""
+    of what is compared. Raises `ProblemError` where one of them has no shape before the first call.
+    """
     held = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
     for name, value in held.items():
         if torch.nn.parameter.is_lazy(value):

@@ -83,7 +83,8 @@ class Signatures:
 
     def constructs(self, problem: Problem) -> bool:
         """Whether the reference's own constructor takes those arguments. Asked where a solution's does not, which is
-        its fault only then; false also where nobody can tell, so that the referee decides."""
+        its fault only then; false also where nobody can tell, so that the referee decides.
+        """
         with self._finding:
             if problem.digest not in self._constructs:
                 self._constructs[problem.digest] = self._ask(problem, _CONSTRUCTS) is True
@@ -107,7 +108,8 @@ class Signatures:
 
     def _ask(self, problem: Problem, question: str) -> object:
         """The answer, or None. Whatever is wrong with a problem, the referee finds it and says so; here it only costs
-        time."""
+        time.
+        """
         if self._closed.is_set():
             return None
         try:
@@ -184,7 +186,8 @@ def _key(problem: Problem) -> str:
 
 def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
     """Inputs of a small workload are drawn as they are: for its first tensors without contents torch loads most of its
-    compiler, half a second for `torch.randn` alone and one more for what is done with it."""
+    compiler, half a second for `torch.randn` alone and one more for what is done with it.
+    """
     import torch
 
     from harness.referee.problem.loader import load_reference

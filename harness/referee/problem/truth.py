@@ -232,7 +232,8 @@ class Reference:
         self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor], tree: TreeSpec, seed: int
     ) -> Answer | None:
         """As `truth`, with other weights; but inputs that the reference can't take say nothing of those that it was
-        made for, and the CPU is asked only where it gave the truth, too: it may take a thousand times as long."""
+        made for, and the CPU is asked only where it gave the truth, too: it may take a thousand times as long.
+        """
         if self._float32_because is not None:
             try:
                 own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
@@ -331,7 +332,8 @@ class Reference:
         after: Sequence[_Written],
     ) -> None:
         """Raise `ProblemError` where a call changed what the trial call left alone: it is not put back before the next
-        call, of the reference or a solution, whose calls are in another order."""
+        call, of the reference or a solution, whose calls are in another order.
+        """
         only = "on some draws of its inputs only, so that its answers depend on which came before"
         for (name, old, times), (_, value, writes) in zip(before, after, strict=True):
             if (old is value and times == writes) or name in self.traits.updates_state or name not in initial:
@@ -345,7 +347,8 @@ class Reference:
 
     def _check_form(self, leaves: Sequence[torch.Tensor], tree: TreeSpec) -> None:
         """Raise `ProblemError` where an answer is built otherwise than that of the trial call: places for a solution's
-        outputs are laid out once, and who does the same would be told that its shape is wrong."""
+        outputs are laid out once, and who does the same would be told that its shape is wrong.
+        """
         ends = "what a problem returns has to have one form, whatever its inputs hold"
         if difference := same_structure(self.traits.tree, tree, values=False):
             raise ProblemError(f"the reference's answers differ in form from draw to draw: {difference}; {ends}")

@@ -39,7 +39,8 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLocation:
     """A step of a problem's code at one workload; `digest` is the problem's, `since_s` on this machine's monotonic
-    clock."""
+    clock.
+    """
 
     problem: str
     digest: str
@@ -72,7 +73,8 @@ class ProgressMarker:
     @contextmanager
     def at(self, problem: Problem, workload: Workload, step: Phase) -> Iterator[None]:
         """Be in this step for the length of the block, then again where it was before, which begins anew: what steps
-        within it took is not its own."""
+        within it took is not its own.
+        """
         before = self._now
         place = CodeLocation(
             problem=problem.id[:_MOST_NAME],

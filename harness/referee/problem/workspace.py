@@ -74,7 +74,8 @@ class Workspace:
         progress_marker: ProgressMarker = NOWHERE,
     ) -> None:
         """`small_sets_wanted` is how many sets there should be where one takes few bytes (`SMALL_SET_BYTES`);
-        `progress_marker` is told when the problem's code runs."""
+        `progress_marker` is told when the problem's code runs.
+        """
         self.problem = problem
         self.workload = workload
         self.device = device
@@ -129,7 +130,8 @@ class Workspace:
     def _refuse_what_has_no_room(self, progress_marker: ProgressMarker) -> None:
         """Raise `NoRoom` for inputs that can't be laid out, before one of them is drawn: nothing else would stop
         drawing, copying and computing before the kernel ends other programs for want of memory. Where the problem does
-        not tell its inputs without data, it is tried."""
+        not tell its inputs without data, it is tried.
+        """
         try:
             # In a module of its own: what its functions keep from one call to the next must not be without data.
             with torch.device("meta"):
@@ -143,7 +145,8 @@ class Workspace:
 
     def _budget_bytes(self, wanted: int | None = None) -> int:
         """What the sets may take of the memory that is free now; most of the rest is for truth: the reference's answer
-        in its own type, and inputs, state and answer in float64. At least `wanted`, if there is so much."""
+        in its own type, and inputs, state and answer in float64. At least `wanted`, if there is so much.
+        """
         free = self.device.free_bytes(None if wanted is None else math.ceil(wanted / CUDA_SHARE))
         if self.device.torch_device.type == "cuda":
             return int(free * CUDA_SHARE)
@@ -323,7 +326,8 @@ class Workspace:
 
     def compare_inputs(self, indices: Sequence[int]) -> torch.Tensor:
         """Of each input of these sets, one set after another, whether its bytes are not the ones drawn (bool, on the
-        device), without waiting."""
+        device), without waiting.
+        """
         with self.ledger.spend("digests"):
             now = checksums([t for index in indices for t in self.tensors(self.sets[index].inputs)], salt=self._salt)
             before = torch.cat([self._drawn[index] for index in indices]) if indices else now
@@ -360,7 +364,8 @@ class Workspace:
 
     def inputs_changed_by_reference(self, index: int, changed: Sequence[int]) -> tuple[int, ...]:
         """Numbers of the inputs of set `index`, as drawn, that a call of the reference changes; `changed` as in
-        `pristine_inputs`."""
+        `pristine_inputs`.
+        """
         try:
             return self.oracle.changed_inputs(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
         except torch.OutOfMemoryError:  # nothing says that it does
@@ -380,7 +385,8 @@ class Workspace:
     @functools.cached_property
     def costs(self) -> tuple[FlopCount, Traffic]:
         """Flops of one call of the reference by torch's formulas and the least bytes it must move; as the problem
-        declares them, where it does."""
+        declares them, where it does.
+        """
         arguments = self.arguments(0)
         results: list[object] = []
         with self._reference.at(Phase.FORWARD):

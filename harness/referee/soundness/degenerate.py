@@ -42,7 +42,8 @@ class Soundness:
 
     def check(self, workspace: Workspace) -> tuple[str, ...]:
         """What the problem wrongly takes for right. Raises `ProblemError` where there is something and it is not
-        allowed, or where the reference differs from itself."""
+        allowed, or where the reference differs from itself.
+        """
         problem = workspace.problem
         key = (
             problem.digest,
@@ -69,7 +70,8 @@ class Soundness:
 
 def _apart_from_itself(workspace: Workspace) -> float:
     """The largest scaled error between two answers of the reference to one call, of outputs that are real numbers and
-    finite. Draws into the first set of `workspace`. Where the device lacks the memory to look, 0."""
+    finite. Draws into the first set of `workspace`. Where the device lacks the memory to look, 0.
+    """
     workspace.draw(HERE, "own")
     inputs = workspace.tensors(workspace.sets[HERE].inputs)
     try:

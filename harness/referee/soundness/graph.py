@@ -108,7 +108,8 @@ _SWAPPED: Mapping[str, Callable[..., Any]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutants:
     """The wrong graphs, how many operations there were to change, how many graphs are left out (see `MAX_MUTANTS`), and
-    why there may be none."""
+    why there may be none.
+    """
 
     wrongs: tuple[Wrong, ...]
     operations: int
@@ -174,7 +175,8 @@ def _of_node(
 
 class _Mutant(torch.fx.Interpreter):
     """Runs the traced graph with one operation's result made otherwise. Nothing is compiled, so that hundreds of them
-    cost their calls and little else."""
+    cost their calls and little else.
+    """
 
     def __init__(self, traced: torch.fx.GraphModule, name: str, otherwise: Callable[[_Mutant, torch.fx.Node], Any]):
         super().__init__(traced)

@@ -30,7 +30,8 @@ def key_of(report: ProblemReport) -> Key:
 
 def read_ledger(path: Path) -> Mapping[Key, ProblemReport]:
     """Everything the file holds; nothing where there is no file. A last line that was cut off by the end of its writer
-    is passed over; anything else that is no finding raises `LedgerError` with its line. `OSError` is passed on."""
+    is passed over; anything else that is no finding raises `LedgerError` with its line. `OSError` is passed on.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

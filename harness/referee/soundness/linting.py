@@ -106,7 +106,8 @@ def lint_problem(problem: Problem, workload: Workload, device: Device) -> Proble
 
 def too_large_for_host(problem: Problem, workload: Workload) -> int | None:
     """Bytes of the inputs where they are more than the CPU should be asked to lint; None where they are not, or where
-    the problem does not tell without drawing them."""
+    the problem does not tell without drawing them.
+    """
     try:
         with torch.device("meta"):
             leaves, _ = flatten(list(load_reference(problem, workload).get_inputs()))

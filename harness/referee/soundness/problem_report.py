@@ -39,7 +39,8 @@ class RuleVerdict(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCheck:
     """One rule on one problem. `details` has a line for everything that breaks it, or for why it was not checked;
-    `tried` counts the wrong solutions shown to the problem."""
+    `tried` counts the wrong solutions shown to the problem.
+    """
 
     rule: str
     verdict: RuleVerdict
@@ -61,7 +62,8 @@ class RuleCheck:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemReport:
     """All rules on one problem at one workload on one device. `digest` is that of the problem with its declarations,
-    `processor` the GPU's name (None on the CPU)."""
+    `processor` the GPU's name (None on the CPU).
+    """
 
     problem: str
     workload: str

@@ -145,7 +145,8 @@ class SampleDrawer:
         self, oracle: Reference, problem: Problem, required: PrecisionClass, first: ReferenceCall
     ) -> Iterator[ReferenceCall]:
         """One sample at a time, every variant in turn, `first` in place of the first: at full size few of them fit the
-        memory together, so nothing here holds on to one."""
+        memory together, so nothing here holds on to one.
+        """
         yield first
         del first
         for number, (variant, part) in enumerate(variants_of(problem)[1:], 1):

@@ -183,7 +183,8 @@ class BackToBackCheck:
         whole: bool = False,
     ) -> BackToBackVerdict | None:
         """Rule 6 of `claims` on bursts of this manner. Where all that the clock says counts, the least of all tries is
-        what it says; with `whole` nothing is taken off that."""
+        what it says; with `whole` nothing is taken off that.
+        """
         calibration = self._known.back_to_back.get(launch_mode)
         if calibration is None:
             return None

@@ -88,7 +88,8 @@ AWAKE = Sleep()
 class BackToBackBurst:
     """One such burst: the referee's seconds around it, and the claims. `copied_s` is what it took to copy the outputs
     aside behind it; `still` tells whether they still are as they were then. Up to `late_s` of `wall_s` the referee was
-    kept from looking at its clock."""
+    kept from looking at its clock.
+    """
 
     planned_calls: tuple[PlannedCall, ...]
     done: BurstDone

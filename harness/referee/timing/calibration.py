@@ -48,7 +48,8 @@ class Calibration:
 
 def lower_of(before: Calibration | None, now: Calibration) -> Calibration:
     """What two calibrations of the same bursts say together: of two alike the lower cost, but a calm one's first; the
-    least cost is that of both."""
+    least cost is that of both.
+    """
     if before is None:
         return now
     better = min((before, now), key=lambda held: (not held.calm, held.per_call_s))

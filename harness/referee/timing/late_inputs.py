@@ -34,7 +34,8 @@ large, calls are too long to be made early, and the memory for copies of what is
 
 class _Sectors:
     """Sectors of each input that are held back, in one list. `begins` are, for each input, its first sector in the
-    private copy and in the arena, and how many it has."""
+    private copy and in the arena, and how many it has.
+    """
 
     def __init__(self, begins: Sequence[tuple[int, int, int]], device: torch.device) -> None:
         self._begins = [held for held in begins if held[2] > 1]
@@ -104,7 +105,8 @@ class LateInputs:
 
     def draw(self) -> None:
         """Draw all inputs anew, and hold some of them back. The calls on them were asked for before: what their
-        generators are set to stays."""
+        generators are set to stays.
+        """
         for number, index in enumerate(self._indices):
             targets = [self._view(number, slot) for slot in self._workspace.sets[index].inputs]
             self._workspace.draw(index, into=targets, call_seed=self._workspace.call_seed(index))

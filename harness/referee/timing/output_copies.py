@@ -35,7 +35,8 @@ def copying_s(workspace: Workspace) -> float:
 
 def learn_copying(workspace: Workspace, took_s: Sequence[float]) -> None:
     """Note how long the copies took behind bursts of queued calls of trusted code, in seconds. Who disturbs these can
-    only make it more: the least that was ever learnt of the problem counts."""
+    only make it more: the least that was ever learnt of the problem counts.
+    """
     middle_s = statistics.median(took_s)
     apart_s = max(abs(each_s - middle_s) for each_s in took_s)
     workspace.copying_s = min(workspace.copying_s, middle_s + COPY_NOISE_FACTOR * apart_s + LEAST_COPY_NOISE_S)
@@ -72,7 +73,8 @@ class OutputCopies:
 
 def reserve(workspace: Workspace, indices: Sequence[int]) -> None:
     """Have the memory that copies for such a burst take in this process's hands, before a contestant's code may take
-    all there is: torch keeps what is let go of here. Where there is none, a burst finds out."""
+    all there is: torch keeps what is let go of here. Where there is none, a burst finds out.
+    """
     if not indices:
         return
     with suppress(torch.OutOfMemoryError):

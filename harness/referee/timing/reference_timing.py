@@ -80,7 +80,8 @@ take, or what the reference takes beside its inputs."""
 class ReferenceTiming:
     """Seconds a call; bytes beyond the inputs. `back_to_back_sets` is how many sets calls are made over back to back, 0
     where that would prove nothing; the figures of such calls are by manner (`messages.Manner`), and `refused` says why
-    one is absent that was tried."""
+    one is absent that was tried.
+    """
 
     reference_s: float
     floor: NoiseFloor
@@ -190,7 +191,8 @@ class ReferenceTimer:
     @property
     def so_far(self) -> ReferenceTiming:
         """What the steps that were made say: over how many sets calls are made back to back, and of the empty calls, is
-        known from the first one on."""
+        known from the first one on.
+        """
         aa = speedup_interval(*halves(self._bursts))
         least = least_width(self._reference_s)
         return ReferenceTiming(
@@ -216,7 +218,8 @@ class ReferenceTimer:
 
 def sets_without_pause(workspace: Workspace, peak_bytes: int) -> int:
     """Over how many sets calls may be made back to back, 0 where copies of not even one may be had. The reference takes
-    `peak_bytes` beside its inputs."""
+    `peak_bytes` beside its inputs.
+    """
     set_bytes = max(workspace.set_bytes, 1)
     if (many := NONSTOP_BYTES // set_bytes) >= FEW_NONSTOP_SETS:
         return many
@@ -245,7 +248,8 @@ def least_width(reference_s: float) -> float:
 
 def enough(bursts: Sequence[Sequence[float]], most: int) -> bool:
     """Whether no more bursts of the reference are needed to know the noise floor, or `most` are made. In pairs, so that
-    each half has been the first one as often as the other."""
+    each half has been the first one as often as the other.
+    """
     if len(bursts) < LEAST_BURSTS or len(bursts) % 2:
         return False
     reference_s = statistics.median(time_s for burst in bursts for time_s in burst)
@@ -255,7 +259,8 @@ def enough(bursts: Sequence[Sequence[float]], most: int) -> bool:
 
 def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[list[float]]]:
     """Each burst's calls, of which there are two at least, as two series: every other call and the rest, which of them
-    is the first one changing from burst to burst."""
+    is the first one changing from burst to burst.
+    """
     parts = [(list(burst[0::2]), list(burst[1::2])) for burst in bursts]
     turned = [(a, b) if number % 2 == 0 else (b, a) for number, (a, b) in enumerate(parts)]
     return [a for a, _ in turned], [b for _, b in turned]

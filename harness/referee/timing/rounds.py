@@ -51,7 +51,8 @@ class ReferenceBurst:
 class Round:
     """One reference burst and one solution burst: `planned_calls` are the solution's calls, `reference_planned_calls`
     the reference's, which are the same ones or over more of the inputs. `solution_hz` is how fast the GPU's processors
-    ran meanwhile, `in_line_s` how long the solution's threads stood in line for one of the host's."""
+    ran meanwhile, `in_line_s` how long the solution's threads stood in line for one of the host's.
+    """
 
     planned_calls: tuple[PlannedCall, ...]
     reference_planned_calls: tuple[PlannedCall, ...]
@@ -78,7 +79,8 @@ class Rounds:
     """All rounds of one solution, in order. `lacking` is how many rounds with stressed calls are left until there were
     as many as there are variants: each has had as many calls then as a round has stressed ones. `doubted` says why
     rounds were thrown away whose claims were not explained. Seconds: `spent_s` since the beginning, `spent_on_s` on
-    what of them, `thrown_s` of them for those of these rounds in which the solution stood in line for a processor."""
+    what of them, `thrown_s` of them for those of these rounds in which the solution stood in line for a processor.
+    """
 
     held: list[Round] = field(default_factory=list)
     doubted: list[str] = field(default_factory=list)
@@ -144,7 +146,8 @@ class ReferenceRunner:
 
     def hold_back(self, indices: Sequence[int]) -> None:
         """Hold back words of these sets' inputs. What they are written from before a call lies in memory of the stream
-        that the call is made on, beside its small results, as it does in the contestant's process."""
+        that the call is made on, beside its small results, as it does in the contestant's process.
+        """
         with self._workspace.device.lane(self._lane):
             self._workspace.hold_back(indices)
 

@@ -334,7 +334,8 @@ def with_graph(
 
 def _floor_of_rounds(bursts: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The noise floor by the reference's bursts beside the solution's, as a record has it: where nothing was measured
-    before the solution was started."""
+    before the solution was started.
+    """
     least = max(PROCESS_BIAS, HOST_BIAS_S / statistics.median(time_s for burst in bursts for time_s in burst))
     paired = [burst for burst in bursts if len(burst) >= 2]
     measured = noise_floor(speedup_interval(*halves(paired))).log_width if paired else 0.0
@@ -360,7 +361,8 @@ def _in_words(estimate: SpeedupEstimate, floor_width: float | None) -> str:
 
 def _undisturbed(bursts: Sequence[Sequence[float]], quiet: ReferenceTiming) -> tuple[Sequence[Sequence[float]], bool]:
     """The reference's samples, scaled down to the quiet median where they lie more above it than `DISTURBED_FACTOR` and
-    its noise floor let pass."""
+    its noise floor let pass.
+    """
     now_s = statistics.median([time_s for burst in bursts for time_s in burst])
     if now_s <= DISTURBED_FACTOR * math.exp(quiet.floor.log_width) * quiet.reference_s:
         return bursts, False
@@ -411,7 +413,8 @@ def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, t
 
 def _without(time_s: float, own_s: float) -> float:
     """A claimed time without what the solution's process takes longer for any call; never less than half of it, which
-    no honest call of a GPU is short enough for."""
+    no honest call of a GPU is short enough for.
+    """
     return max(time_s - own_s, time_s / 2)
 
 

@@ -21,7 +21,8 @@ def log_end(log: str, file_name: str) -> list[str]:
     """The last lines of `log`, which was made safe to show, that tell something about the solution in `file_name`.
 
     Of each traceback the frames before the first one in that file are left out, and all where none is in it; of alike
-    tracebacks all but the last; headings with nothing below them."""
+    tracebacks all but the last; headings with nothing below them.
+    """
     blocks = [(heading, _own_part(lines, file_name)) for heading, lines in _blocks(log)]
     kept: list[list[str]] = []
     seen: set[tuple[str, ...]] = set()
@@ -39,7 +40,8 @@ def log_end(log: str, file_name: str) -> list[str]:
 
 def _blocks(log: str) -> Iterator[tuple[bool, list[str]]]:
     """The log in parts, each with whether it is a section's heading: such headings, tracebacks (with what follows up to
-    the next part), and what stands before those. Empty lines are left out."""
+    the next part), and what stands before those. Empty lines are left out.
+    """
     held: list[str] = []
     for line in log.rstrip().split("\n"):
         heading = _SECTION.fullmatch(line) is not None

@@ -189,7 +189,8 @@ def _beyond(record: Record) -> bool:
 
 def _reached(record: Record) -> float | None:
     """The share of the limit that counts for this solution: of memory's alone where it went beyond that of arithmetic;
-    None where no limit is known."""
+    None where no limit is known.
+    """
     light = read.mapping(record.timing, "speed_of_light")
     fraction = read.number(light, "fraction")
     if fraction is None or not _beyond(record):

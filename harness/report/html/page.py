@@ -38,7 +38,8 @@ TEMPLATES = "templates"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One record with what belongs to it: the name of its run, its source and log where they are at hand, the feedback
-    to its author."""
+    to its author.
+    """
 
     record: Record
     run: str
@@ -67,7 +68,8 @@ def render(
     authors: Mapping[str, Author] | None = None,
 ) -> str:
     """The page. `made_at` is told as it is given; `authors` (by name) are what is known of them. Raises
-    `MissingPlots` where figures can't be drawn."""
+    `MissingPlots` where figures can't be drawn.
+    """
     anchors = {id(item.record): f"s{number}" for number, item in enumerate(items)}
     records = [item.record for item in items]
     links = _links(items, anchors, baseline)

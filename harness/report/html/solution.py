@@ -40,7 +40,8 @@ def section(
     author: Author | None = None,
 ) -> dict[str, Any]:
     """What the template shows of one record. `author` is what its author says; `others` are anchors and run names
-    of the solution's other records."""
+    of the solution's other records.
+    """
     return {
         "anchor": anchor,
         "name": show.line(record.solution, 200),

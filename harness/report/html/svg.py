@@ -22,7 +22,8 @@ MAX_DOTS = 400
 
 def inline(data: bytes, prefix: str, label: str) -> Markup:
     """A whole SVG file as an element for a page: ids made unique by `prefix`, links as HTML knows them, `label` read
-    out in its place. Links stay out of the tab order: the tables have the same ones, with names."""
+    out in its place. Links stay out of the tab order: the tables have the same ones, with names.
+    """
     root = ET.fromstring(data)
     for element in list(root.iter()):
         if held := element.attrib.pop("id", None):

@@ -44,7 +44,8 @@ _HARNESS_STATUS = "harness_status"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """What `import_results` made: the run's folder, its records, KernelBench's metrics over sample 0, pass@k (the
-    file's, else computed), and notes on what was odd."""
+    file's, else computed), and notes on what was odd.
+    """
 
     folder: Path
     records: tuple[Record, ...]

@@ -88,7 +88,8 @@ def metrics_of(
 
 def pass_at_k_document(samples: Iterable[KernelBenchSample], ks: Sequence[int] = (1,)) -> dict[str, Any]:
     """The content of `pass_at_k_results.json`. As there, a problem with fewer than k samples is given for what it
-    has, under that number, and counts as 0 in the average for k. Raises `ValueError` for a k below 1."""
+    has, under that number, and counts as 0 in the average for k. Raises `ValueError` for a k below 1.
+    """
     if any(k < 1 for k in ks):
         raise ValueError(f"k is at least 1, not {min(ks)}")
     outcomes: dict[int, list[bool]] = defaultdict(list)

@@ -127,7 +127,8 @@ class ScoredRecord:
     @property
     def counted(self) -> float | None:
         """The speedup that fast_p counts: 1 where it is inside its noise floor. Where that, or the interval, is so wide
-        that little is known, it may be less than 1, but not more."""
+        that little is known, it may be less than 1, but not more.
+        """
         if self.speedup is None or self.floor == 0.0:
             return self.speedup
         if self.same_within is not None:
@@ -245,7 +246,8 @@ class Selection(StrEnum):
 
 def select(entries: Iterable[ScoredRecord], selection: Selection) -> tuple[ScoredRecord, ...]:
     """One entry per group, author and problem where the best are asked for; else all. Raises `ValueError` where
-    `selection` is neither."""
+    `selection` is neither.
+    """
     held = tuple(entries)
     if Selection(selection) is Selection.all:
         return held

@@ -94,7 +94,8 @@ class Executor(Protocol):
 
     def at_fault(self, problem: Problem) -> Outcome | None:
         """What every solution to this problem gets, where its own code was found to hang or to end the referees that
-        ran it: there is no use in building any. None where nothing is known against it."""
+        ran it: there is no use in building any. None where nothing is known against it.
+        """
         ...
 
     def await_slot(self, slot: Slot) -> None:
@@ -126,7 +127,8 @@ class Executor(Protocol):
 
     def due(self, slot: Slot, task: Task) -> bool:
         """Whether the verdict that `judge` left open is there, so that `settle` does not wait for long; also where it
-        has more to say than that. Raises nothing."""
+        has more to say than that. Raises nothing.
+        """
         ...
 
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:

@@ -32,7 +32,8 @@ TRIES = 2
 
 def was_killed(evidence: Mapping[str, Any]) -> bool:
     """Whether SIGKILL ended the process that a verdict is about. That may have been the machine's doing (somebody,
-    the kernel when memory is short) and is worth a second try; a submission that kills itself does so again."""
+    the kernel when memory is short) and is worth a second try; a submission that kills itself does so again.
+    """
     return evidence.get("signal") == signal.SIGKILL
 
 

@@ -42,7 +42,8 @@ class Node:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """`judges` slots that reserve `judge_cpus` each (on CUDA a GPU too), builds that reserve `build_cpus` each, of
-    which `builders` are asked for at once."""
+    which `builders` are asked for at once.
+    """
 
     judges: int
     judge_cpus: float
@@ -66,7 +67,8 @@ def nodes_of(listing: Iterable[Mapping[str, Any]]) -> list[Node]:
 def demand(nodes: Sequence[Node], device: DeviceKind, *, workers: int | None, model: str | None) -> Demand:
     """What to ask for, with a judge a GPU (of this model), or on the host device a node that offers processors; at most
     `workers` judges, on the host device just as many. Raises `ExecutorError` where the cluster has nothing to judge or
-    build on."""
+    build on.
+    """
     cpus = sum(node.cpus for node in nodes)
     largest = max((node.cpus for node in nodes), default=0.0)
     if largest < 1:

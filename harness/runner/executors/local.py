@@ -48,7 +48,8 @@ class LocalExecutor:
         ahead: Prestart | None = None,
     ) -> None:
         """`ahead` has the processes that were started for this run already; those it lacks are started. Its owner waits
-        for their ends, too."""
+        for their ends, too.
+        """
         self.builders = config.jobs
         self._ahead = ahead
         self._logs = logs
@@ -135,7 +136,8 @@ class LocalExecutor:
 
     def _referee_for(self, name: str, task: Task) -> RefereeProcess:
         """The slot's referee; a new one, which came through the problem's code, where another was lost in that. Raises
-        `RefereeLost` and `SlotLost`."""
+        `RefereeLost` and `SlotLost`.
+        """
         referee = self._referees.get(name)
         if not self._faults.doubts(task.problem):
             return referee or self._start(name)
@@ -154,7 +156,8 @@ class LocalExecutor:
 
     def _blame(self, lost: RefereeLost, name: str) -> str | None:
         """End a slot's referee that is lost. The digest of the problem in whose code it was, which is suspect from now
-        on; others that are in that of a problem at fault are ended too: they would be waited for in vain."""
+        on; others that are in that of a problem at fault are ended too: they would be waited for in vain.
+        """
         self._end(name)
         if lost.loss is None:
             return None
@@ -199,7 +202,8 @@ class LocalExecutor:
 
     def close(self) -> None:
         """End every builder, referee and contestant, and wait until they are gone; where the processes were started
-        ahead, their owner does that. Idempotent."""
+        ahead, their owner does that. Idempotent.
+        """
         self._end_referees()
         self._builders.close()
 

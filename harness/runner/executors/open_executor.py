@@ -17,7 +17,8 @@ def open_executor(
     config: RunConfig, environment: Environment, logs: Path, ahead: Prestart | None = None
 ) -> AbstractContextManager[Executor]:
     """This machine, with the processes that were started `ahead`, or a Ray cluster. Raises `ExecutorError` where Ray is
-    not installed or can't be reached."""
+    not installed or can't be reached.
+    """
     if config.executor == "local":
         return LocalExecutor(config, environment, logs, ahead=ahead)
     if importlib.util.find_spec("ray") is None:

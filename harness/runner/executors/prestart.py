@@ -20,7 +20,8 @@ from harness.runner.executors.slots import seats
 
 class Prestart:
     """Started processes by the name of their slot, until they are taken, and referees that were killed, until they are
-    gone. A context manager: at its end there is none of either."""
+    gone. A context manager: at its end there is none of either.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, StartedProcess] = {}
@@ -62,7 +63,8 @@ class Prestart:
 
 def start_ahead(config: RunConfig, environment: Environment, *, command: Sequence[str] = WORKER) -> Prestart:
     """A process for every slot of the run that `config` asks for. None where that run is not for this machine's
-    referees, or has nothing to read: whoever goes on with it says what is wrong."""
+    referees, or has nothing to read: whoever goes on with it says what is wrong.
+    """
     ahead = Prestart()
     if not _worth_it(config):
         return ahead

@@ -56,7 +56,8 @@ def option(step: Phase) -> str | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostSlot:
     """A referee that was lost in a problem's code: `how` in words, `hung_s` where it was for taking so long, and the
-    end of its log."""
+    end of its log.
+    """
 
     place: CodeLocation
     how: str

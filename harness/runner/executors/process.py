@@ -54,7 +54,8 @@ WORKER = ("-m", "harness.referee.worker")
 
 class RefereeLost(Exception):
     """A referee died, hung or failed; `detail` is its traceback or the end of its log, and `loss` says so in the terms
-    of the problem in whose own code it was."""
+    of the problem in whose own code it was.
+    """
 
     def __init__(self, reason: str, detail: str, loss: LostSlot | None = None) -> None:
         super().__init__(reason)
@@ -125,7 +126,8 @@ class StartedProcess:
 
     def end(self) -> int | None:
         """End it and all that it started, and wait until it is gone. Returns how it ended, by the rules of
-        `subprocess.Popen.returncode`."""
+        `subprocess.Popen.returncode`.
+        """
         self.kill()
         # A process inside a driver that hangs dies when the driver lets it, if ever: the run does not wait for that.
         with suppress(subprocess.TimeoutExpired):
@@ -144,7 +146,8 @@ class StartedProcess:
 
 class RefereeProcess:
     """A referee with its device, in a process that was started for it. Raises `SlotLost` where it says that its device
-    is missing or ill."""
+    is missing or ill.
+    """
 
     def __init__(self, process: StartedProcess, config: RefereeConfig, log_path: Path) -> None:
         self._process = process

@@ -50,7 +50,8 @@ END_TIMEOUT_S = 5.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
     """One build somewhere in the cluster: what is known of it here, where its modules' bytes are, and for which compute
-    capability (None: the host device)."""
+    capability (None: the host device).
+    """
 
     outcome: BuildOutcome
     modules: Any = field(default=None, repr=False)
@@ -60,7 +61,8 @@ class _Made:
 @dataclass(slots=True, kw_only=True, eq=False)
 class RemoteBuilt:
     """What was ordered, and its build that counts: the one ahead, or the one that a judge had made in its place, for
-    another capability or because the first was lost. `wall_s` is the one ahead's, since judges tell their own time."""
+    another capability or because the first was lost. `wall_s` is the one ahead's, since judges tell their own time.
+    """
 
     order: BuildRequest
     made: _Made

@@ -54,7 +54,7 @@ _USUAL = "/usr/local/cuda/bin/ncu"
 
 
 def find_ncu(nvcc: Path | None = None) -> str | None:
-    """ncu beside this nvcc, on PATH, or where CUDA is usually installed; None where it is missing."""
+    """Ncu beside this nvcc, on PATH, or where CUDA is usually installed; None where it is missing."""
     beside = nvcc.resolve().parent / "ncu" if nvcc else None
     if beside is not None and beside.exists():
         return str(beside)

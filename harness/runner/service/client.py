@@ -33,7 +33,8 @@ ANSWER_S = 30.0
 
 def conducted_by(path: Path, config: RunConfig) -> Conduct:
     """Let the server at `path` build and judge the run of this configuration. Raises `ServiceError` where there is
-    none, or none for this call."""
+    none, or none for this call.
+    """
     channel = _connected(checked(path))
     return lambda listener, works: Remote(channel, path, config, listener, works)
 

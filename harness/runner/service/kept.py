@@ -48,7 +48,8 @@ class WarmPool:
 
     def __init__(self, logs: Path, *, idle_s: float) -> None:
         """`logs` is the folder for what these processes say. After `idle_s` seconds in which nobody used them, they are
-        ended (`tidy`)."""
+        ended (`tidy`).
+        """
         self._logs = logs
         self._idle_s = idle_s
         self._changed = threading.Condition()
@@ -68,7 +69,8 @@ class WarmPool:
     ) -> SharedRunner | None:
         """What runs with these settings share, opened where it is not yet; `leave` gives it back. None once the caller
         `gave_up`; `waits` is called where others have to end first. Raises what opening raises, and `ServiceError`
-        after `close`."""
+        after `close`.
+        """
         key, ticket, told = json.dumps(settings, sort_keys=True), object(), False
         with self._changed:
             self._queue.append(ticket)
@@ -147,7 +149,8 @@ class WarmPool:
 
     def _fits(self, key: str) -> bool:
         """Whether runs with these settings can have what is there. What lost a slot is opened anew once nobody uses it:
-        whatever was wrong with a device may be mended."""
+        whatever was wrong with a device may be mended.
+        """
         shared = self._shared
         if shared is None or self._key != key or not shared.usable:
             return False

@@ -52,7 +52,8 @@ def write_token(socket: Path) -> str:
 
 def read_token(socket: Path) -> str:
     """The token of the server at `socket`. Raises `OSError`, and `ServiceError` where somebody else could have put it
-    there."""
+    there.
+    """
     path = token_file(socket)
     with path.open(encoding="ascii", errors="replace") as file:
         held = os.fstat(file.fileno())

@@ -1,5 +1,6 @@
 """Questions to a CUDA syntax tree: what is declared, where, under which name. Pure; imports tree-sitter's node type
-only."""
+only.
+"""
 
 from __future__ import annotations
 

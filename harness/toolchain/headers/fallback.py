@@ -187,7 +187,8 @@ def _is_own(error: Error, log: str) -> bool:
 
 def _leaves_torch_out(error: Error) -> bool:
     """Whether the types that an error is about are the language's, the author's, or such that lean headers have all
-    of; of some kinds its line may not name others, either."""
+    of; of some kinds its line may not name others, either.
+    """
     named: list[str] = []
     if any(kind.match(error.message) for kind in (_NO_OVERLOAD, _NO_METHOD, _TYPED)):
         message = re.sub(r"(?<=function \")\w+::(?:Tensor(?:Base)?::)?|(?<=')at::Tensor(?:Base)?::", "", error.message)
@@ -211,7 +212,8 @@ def _macros(error: Error, text: str) -> list[str]:
 def _out_of_reach(name: str, error: Error, text: str, macro: Callable[[str], bool]) -> bool:
     """Whether an unqualified name that stands somewhere in the headers would still not be known with all of them: it
     is a variable, where theirs are in namespaces. What is called is found by its arguments; what may be a type or a
-    macro may be anywhere."""
+    macro may be anywhere.
+    """
     if re.search(r"\busing\s+namespace\b", text) or not re.fullmatch(r"[a-z]\w*", name):
         return False
     line = "\n".join(text.splitlines()[error.line - 1 : error.line])

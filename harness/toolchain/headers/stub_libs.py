@@ -24,7 +24,8 @@ _SONAME = re.compile(r"\(SONAME\).*\[(.+)\]")
 
 def make(run: Run, compiler: str, originals: Path, folder: Path, names: Sequence[str]) -> bool:
     """Make `folder`, with a stub for each of the libraries `libNAME.so` in `originals`. False, and no folder, where one
-    has no name of its own, or a tool fails. `run` runs a command."""
+    has no name of its own, or a tool fails. `run` runs a command.
+    """
     draft = folder.with_name(f"{folder.name}.{os.getpid()}")
     draft.mkdir(parents=True, exist_ok=True)
     try:

@@ -61,7 +61,8 @@ _SIMPLE = frozenset(
 class Parts:
     """Both parts, each with as many lines as the source. `templates`: which instances of kernels the device part needs
     is known only once the host part is compiled. `variables` are those of the device that host code names (True:
-    `__constant__`)."""
+    `__constant__`).
+    """
 
     device: str
     host: str

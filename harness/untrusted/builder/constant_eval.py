@@ -33,7 +33,8 @@ class NotPlain(Exception):
 @dataclass(slots=True, eq=False)
 class _ConstantScope:
     """A module, a function or comprehension, or a class body; `bound` has the values given to each name (None: one
-    that can't be read)."""
+    that can't be read).
+    """
 
     parent: _ConstantScope | None
     is_class: bool = False

@@ -171,7 +171,7 @@ def _note_the_rest(pretence: FakeCuda) -> None:
 
 
 def _patch_accelerator(answering: Callable[[Any], Callable[..., Any]]) -> None:
-    """torch's names for a GPU of whatever maker, where it has them."""
+    """Torch's names for a GPU of whatever maker, where it has them."""
     accelerator = getattr(torch, "accelerator", None)
     answers: dict[str, Any] = {
         "is_available": True,

@@ -22,7 +22,8 @@ from harness.untrusted.contestant.outputs import OutputSnapshot
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedDevice:
     """A device, and on the host device what makes "cuda" tensors exist there (`shim`), from the libraries in
-    `host_runtime`, with or without checks."""
+    `host_runtime`, with or without checks.
+    """
 
     device: Device
     shim: Any = None
@@ -42,7 +43,8 @@ def open_now(message: Mapping[str, Any]) -> OpenedDevice:
 
 def open_ahead(message: Mapping[str, Any]) -> OpenedDevice:
     """Like `open_now`, and have the GPU load what every call runs beside the solution's code: CUDA loads each kernel as
-    it is launched first. The device is idle afterwards."""
+    it is launched first. The device is idle afterwards.
+    """
     opened = open_now(message)
     if opened.device.kind is DeviceKind.CUDA:
         _call_nothing(opened.device)

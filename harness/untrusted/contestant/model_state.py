@@ -46,7 +46,8 @@ class HeldState:
 
     def take_over(self, wanted: Mapping[str, torch.Tensor]) -> tuple[list[str], list[str]]:
         """Copy these values where they differ from its own, and remember how it stands then. The names that were
-        copied, and those that have no place of that shape and dtype."""
+        copied, and those that have no place of that shape and dtype.
+        """
         own = dict(self._model.state_dict()) if isinstance(self._model, torch.nn.Module) else {}
         copied, unmatched = [], []
         with torch.no_grad():
@@ -65,7 +66,8 @@ class HeldState:
     def put_back(self, names: Sequence[str]) -> None:
         """The state under these names as it stood after `take_over`. What else a model has changed of itself stays so,
         and shows in what its next call returns. What can't be written to any more (of another shape, one number for
-        all) is left as it is, and shows where it is copied out."""
+        all) is left as it is, and shows where it is copied out.
+        """
         own = self._own()
         with torch.no_grad():
             for name in names:
@@ -102,7 +104,8 @@ def _may_be_changed(held: Any) -> AbstractContextManager[object]:
 
 def _held_by(model: torch.nn.Module) -> dict[str, Any]:
     """Tensors by name, as `torch.nn.Module.state_dict` has them where nothing is defined or hooked; in less time than
-    that takes. Types are asked for, since `isinstance` asks the value, too."""
+    that takes. Types are asked for, since `isinstance` asks the value, too.
+    """
     found: dict[str, Any] = {}
     pending: list[tuple[str, int, Any]] = [("", 0, model)]
     for _ in range(MAX_MODULES):

@@ -53,7 +53,8 @@ class OutputSnapshot:
 
     def in_order(self, result: object, outputs: Sequence[int]) -> object:
         """`result` with the elements of these outputs in order, and as they are: another order, or a sign that is
-        changed where they are read, is work left to whoever reads them."""
+        changed where they are read, is work left to whoever reads them.
+        """
         if isinstance(result, torch.Tensor) and _is_plain(result):
             return result
         leaves, tree = flatten_any(result)

@@ -108,7 +108,8 @@ def device_of(tensor: torch.Tensor) -> str:
 
 def set_schedule(number: int) -> None:
     """In which order blocks and threads are executed: 0 rising, 1 falling; 2 and 4 are 0 with large and with large
-    negative numbers where shared memory was not written, which is NaN else. Right kernels give the same values."""
+    negative numbers where shared memory was not written, which is NaN else. Right kernels give the same values.
+    """
     _need().set_schedule(number)
 
 
@@ -152,13 +153,15 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
 
 def launches() -> list[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]:
     """Kernels that ran so far, CUDA's and Triton's: name, how often, grid and block of the last time. Triton's have no
-    block: zeros."""
+    block: zeros.
+    """
     return _need().launches() + triton_launches()
 
 
 def note_calls(count: int) -> None:
     """So many calls of a solution were made. What the first ones allocated is its set-up; of the later ones, places
-    that leave at least one allocation a call behind are reported as leaks. Less is a buffer kept for the next call."""
+    that leave at least one allocation a call behind are reported as leaks. Less is a buffer kept for the next call.
+    """
     global _calls
     if _calls is None:
         _calls = 0

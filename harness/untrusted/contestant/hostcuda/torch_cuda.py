@@ -96,7 +96,8 @@ def patch(
 ) -> None:
     """Replace what would look for a driver. `sticky_error` gives CUDA's text of the error a kernel left behind;
     `not_emulated` takes the name of something that is asked for and can't be done; `triton_launch` that of a kernel of
-    Triton's as it begins, and None as it ends."""
+    Triton's as it begins, and None as it ends.
+    """
     cuda: Any = torch.cuda
 
     def constant(value: Any) -> Any:

@@ -78,7 +78,8 @@ def refuse_absent(note: Callable[[str], None]) -> None:
 
 def _refuse_internals(note: Callable[[str], None]) -> None:
     """What Python asks of torch's CUDA part in C++: a build without one lacks it, and one with it would ask a driver,
-    but for what `torch_cuda` has put in its place (functions of Python)."""
+    but for what `torch_cuda` has put in its place (functions of Python).
+    """
 
     def __getattr__(name: str) -> Any:
         if name in _BETWEEN_GPUS:
@@ -138,7 +139,8 @@ def _refuse_backward(note: Callable[[str], None]) -> None:
 
 def _refuse_dlpack(note: Callable[[str], None]) -> None:
     """A tensor is its own view. Other device memory would come as a tensor whose very storage is on the device, which
-    no operator here could use."""
+    no operator here could use.
+    """
     owner: Any = torch
     plain = owner.from_dlpack
 
@@ -155,7 +157,8 @@ def _refuse_dlpack(note: Callable[[str], None]) -> None:
 
 def _refuse_other_tensors(note: Callable[[str], None]) -> None:
     """What torch makes sparse, or quantises, of a tensor on the device would be one of the CPU, or of a kind that no
-    operator here knows."""
+    operator here knows.
+    """
 
     def patched(owner: Any, name: str, construct: str) -> None:
         plain = getattr(owner, name)

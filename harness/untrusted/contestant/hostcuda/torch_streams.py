@@ -29,7 +29,8 @@ class Streams:
 
 def make_streams() -> Streams:
     """Replace `torch.Stream` and `torch.Event`, whose heirs those of `torch.cuda` are, as they are where torch is built
-    for CUDA: some code asks only whether it was given a stream."""
+    for CUDA: some code asks only whether it was given a stream.
+    """
     plain_stream: Any = torch.Stream
     plain_event: Any = torch.Event
 

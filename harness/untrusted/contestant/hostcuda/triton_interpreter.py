@@ -22,7 +22,8 @@ __all__ = ["interpret_triton", "triton_launches"]
 
 def interpret_triton(begins: Callable[[str | None], None]) -> None:
     """Have every later import of Triton interpret its kernels. `begins` takes the name of each as it is launched, and
-    None as it ends."""
+    None as it ends.
+    """
     global _begins
     _begins = begins
     os.environ["TRITON_INTERPRET"] = "1"
