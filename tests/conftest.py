@@ -28,6 +28,8 @@ from harness.core.config import cache_root
 from harness.core.visible_gpus import visible_gpus
 from tests.support.turns import Turns
 
+_DURATIONS: Path | None = None
+
 _NOT_RUN = pytest.StashKey[int]()
 _WHY = pytest.StashKey[str | None]()
 _TURNS = pytest.StashKey[Turns | None]()
@@ -71,10 +73,16 @@ def _forget_the_caller() -> None:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-durations", type=Path, help="append a line a test to this file: seconds, tab, node id")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     _forget_the_caller()
     if not hasattr(config, "workerinput"):
         _refuse_full_disks()
+        global _DURATIONS
+        _DURATIONS = config.getoption("--write-durations")
     config.addinivalue_line("markers", "exclusive_gpu: no other GPU test runs beside it, in any worker")
     config.addinivalue_line("markers", "xdist_group: which worker of pytest-xdist runs it, where that is installed")
     # Whoever starts the tests in the background of a script has them ignore SIGINT, and all that they start would.
@@ -97,6 +105,13 @@ def pytest_configure(config: pytest.Config) -> None:
     asked = str(config.getoption("markexpr", ""))
     if why and re.search(r"\bgpu\b", asked) and not re.search(r"\bnot\s+gpu\b", asked):
         raise pytest.UsageError(f"-m {asked!r} asks for GPU tests, and they can't run here: {why}")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Only the controller of pytest-xdist has `_DURATIONS`: it gets every worker's reports."""
+    if _DURATIONS is not None:
+        with _DURATIONS.open("a", encoding="utf-8") as file:
+            file.write(f"{report.duration:.3f}\t{report.nodeid.partition('@')[0]}\n")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -42,7 +42,7 @@ from harness.report import lint as report_lint
 from harness.results.writer import write_whole
 
 if TYPE_CHECKING:
-    from harness.devices import Device
+    from harness.devices.device import Device
     from harness.referee.soundness import ProblemReport
 
 _DEVICES = {"cpu": DeviceKind.HOST, "host": DeviceKind.HOST, "cuda": DeviceKind.CUDA}
@@ -261,7 +261,7 @@ def _share(tasks: list[_Task], wanted: str | None) -> list[_Task]:
 
 
 def _opened(kind: DeviceKind) -> Device:
-    from harness.devices import DeviceError
+    from harness.devices.device import DeviceError
     from harness.devices.out_of_memory import opened
 
     why = environment.cuda_unusable(environment.collect()) if kind is DeviceKind.CUDA else None

@@ -92,7 +92,7 @@ def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, t
         return {}
     # Not at the top: these import torch, for which nobody should wait who asks for help.
     from harness.devices import measured_peaks as peaks
-    from harness.devices import open_device
+    from harness.devices.device import open_device
     from harness.devices.gpu_specs import datasheet
 
     if measure:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.devices import CallTime, Device
+from harness.devices.device import CallTime, Device
 from harness.devices.stream_gate import StreamGate
 from harness.protocol.messages import LaunchMode
 

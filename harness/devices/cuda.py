@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
+from harness.devices.device import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
 from harness.devices.stream_gate import DONE_WORD, OPEN_WORD, PAGE_BYTES, Gate, OwnGate, StreamGate
 
 FLUSH_FACTOR = 4

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from harness.core.stats import burst_time
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.protocol.messages import EmptyTimed
 
 FEW = (1, 2)

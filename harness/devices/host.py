@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
+from harness.devices.device import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
 from harness.devices.stream_gate import OwnGate, StreamGate
 
 _FALLBACK_CACHE_BYTES = 32 * 2**20

@@ -28,7 +28,7 @@ import torch
 
 from harness.core.choices import PrecisionClass
 from harness.core.environment import Environment, query_gpus, torch_build
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.devices.gpu_specs import Peaks, datasheet
 from harness.devices.interference import disturbance
 from harness.devices.nvml import GpuMonitor

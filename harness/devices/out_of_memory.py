@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import Device, DeviceError, open_device
+from harness.devices.device import Device, DeviceError, open_device
 
 OWN_BYTES = 2 * 2**30
 """Memory that a process takes on a GPU beside its tensors, at most: context, loaded kernels, libraries' workspaces."""

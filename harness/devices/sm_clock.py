@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import Device, nvrtc
+from harness.devices import nvrtc
+from harness.devices.device import Device
 
 SOURCE = """
 extern "C" __global__ void stamp(long long *out)

@@ -16,7 +16,8 @@ from pathlib import Path
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload
 from harness.core.task import RefereeConfig, Task
-from harness.devices import Device, empty_kernel, measured_peaks
+from harness.devices import empty_kernel, measured_peaks
+from harness.devices.device import Device
 from harness.devices.gpu_specs import Peaks
 from harness.referee.audit.background import NO_MEMORY
 from harness.referee.calibrate import learn, learn_again

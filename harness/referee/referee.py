@@ -22,7 +22,8 @@ import torch
 from harness.core.choices import DeviceKind
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.devices import Device, nvrtc, open_device
+from harness.devices import nvrtc
+from harness.devices.device import Device, open_device
 from harness.devices.hardware_queues import queues_for
 from harness.devices.nvml import GpuMonitor
 from harness.devices.nvrtc import KeptImages

@@ -32,7 +32,7 @@ from harness.sandbox import SandboxUnavailable
 from harness.sandbox.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:
-    from harness.devices import Device
+    from harness.devices.device import Device
     from harness.referee.audit.auditor import Auditor
     from harness.referee.referee import Referee
 
@@ -58,7 +58,7 @@ OpenDevice = Callable[[DeviceKind, int], "Device"]
 
 
 def main(fd: int, open_device: OpenDevice | None = None) -> None:
-    """Serve until the executor closes the connection. `open_device` stands in for `harness.devices.open_device`."""
+    """Serve until the executor closes the connection. `open_device` stands in for `harness.devices.device.open_device`."""
     go_before_others()
     gc.disable()  # collections while torch is imported find nothing, and take a tenth of its time
     sock = socket.socket(fileno=fd)
@@ -75,8 +75,8 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
         if kind is DeviceKind.CUDA and open_device is None:
             _beside(_wake_driver)
         told = _beside(lambda: _receive_orders(channel, preload, stack))
-        from harness import devices
-        from harness.referee.contestants import health  # with torch: seconds, in which the others have begun
+        from harness.devices import device as devices  # with torch: seconds, in which the others have begun
+        from harness.referee.contestants import health
 
         try:
             device = (open_device or devices.open_device)(kind, DEVICE_INDEX)
@@ -161,7 +161,7 @@ def _wake_driver() -> None:
 
 
 def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
-    from harness.devices import DeviceError
+    from harness.devices.device import DeviceError
     from harness.referee.contestants import health
 
     while True:

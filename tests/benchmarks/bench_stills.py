@@ -23,7 +23,7 @@ from pathlib import Path
 from harness.core.choices import DeviceKind
 from harness.core.environment import collect
 from harness.core.problem import Problem, Workload, digest_text
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
 from harness.referee.contestants.process import ContestantProcess

@@ -19,7 +19,7 @@ import torch
 
 from harness.catalog import load_problems
 from harness.core.choices import DeviceKind
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.protocol.messages import BurstDone
 from harness.referee.correctness import value_check
 from harness.referee.correctness.verifier import Verifier

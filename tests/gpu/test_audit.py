@@ -13,7 +13,7 @@ from harness.core.executables import find_nvcc
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.referee.audit.auditor import Auditor, find_sanitizer
 from harness.referee.audit.sanitizer import SanitizerTool
 from harness.referee.referee import Referee

@@ -77,4 +77,4 @@ def test_only_one_module_imports_ray() -> None:
                 names = [node.module or ""]
             if any(name.split(".")[0] == "ray" for name in names):
                 importing.append(path.relative_to(package).as_posix())
-    assert set(importing) == {"executors/ray.py"}
+    assert set(importing) == {"runner/executors/ray.py"}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.referee.problem.loader import ProblemError
 from tests.support.paths import ROOT

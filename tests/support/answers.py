@@ -11,7 +11,7 @@ import torch
 
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, OutputClaim
 from harness.referee.correctness import compare_float, value_check
 from harness.referee.correctness.verifier import CallVerdict, Verifier

@@ -38,7 +38,7 @@ class BrokenAfter:
 
 
 def open_device(kind: DeviceKind, index: int) -> Any:
-    from harness.devices import open_device as real
+    from harness.devices.device import open_device as real
 
     device = real(kind, index)
     slot = os.environ["HARNESS_SLOT"]

@@ -45,7 +45,7 @@ class Breaking:
 
 
 def open_device(kind: DeviceKind, index: int) -> Any:
-    from harness.devices import open_device as real
+    from harness.devices.device import open_device as real
 
     return Breaking(real(kind, index))
 

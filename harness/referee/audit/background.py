@@ -14,7 +14,7 @@ import torch
 from harness.core.problem import Problem, Workload
 from harness.core.status import Failure
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.protocol.messages import BurstDone, CallMode
 from harness.referee.audit.audit import AuditSubject
 from harness.referee.audit.auditor import Auditor

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.core.choices import Baseline, DeviceKind
 from harness.core.environment import cpu_count
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.referee.baselines.entry import BaselineEntry, failed_entry
 from harness.referee.baselines.measuring import eager_now_s
 from harness.referee.baselines.process_handle import LONGEST_S, BaselineProcess, BaselineRequest, BaselinesLost

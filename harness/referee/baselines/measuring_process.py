@@ -31,7 +31,8 @@ from harness.core.problem import Problem, Workload
 from harness.core.status import one_line
 from harness.core.subprocesses import end_with
 from harness.core.task import problem_of
-from harness.devices import Device, DeviceError, measured_peaks, nvrtc
+from harness.devices import measured_peaks, nvrtc
+from harness.devices.device import Device, DeviceError
 from harness.devices.nvrtc import KeptImages
 from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.protocol.channel import Channel, ChannelClosed

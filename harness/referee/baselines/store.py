@@ -14,7 +14,7 @@ import torch
 from harness.core.choices import Baseline
 from harness.core.environment import cpu_name, query_gpus
 from harness.core.problem import Problem, Workload
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.referee.baselines.entry import FORMAT, BaselineEntry, BaselineKey
 
 

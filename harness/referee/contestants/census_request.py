@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.devices.occupancy import RESIDENT_BLOCKS, MultiprocessorLimits
 from harness.protocol.messages import Burst, CallMode, TakeCensus
 from harness.referee.contestants.process import ContestantFailed, ContestantProcess

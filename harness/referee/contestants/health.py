@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 
 from harness.core.status import one_line
-from harness.devices import Device, DeviceError
+from harness.devices.device import Device, DeviceError
 
 _SIDE = 256
 _PATTERN_BYTES = 4 * 2**20

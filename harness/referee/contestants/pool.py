@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from harness.core.task import Task
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.protocol.messages import Open
 from harness.referee.contestants.process import ContestantFailed, ContestantProcess
 from harness.sandbox import SandboxPolicy, SandboxUnavailable

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.devices import seed_generators
+from harness.devices.device import seed_generators
 from harness.protocol.tensor_tree import TreeError, TreeSpec, flatten, unflatten
 from harness.referee.problem.loader import ProblemError, ReferenceModule, describe
 from harness.referee.problem.stress_variants import OWN, check_variant, transform

@@ -25,7 +25,7 @@ from harness.catalog.sizes import UNKNOWN, apply_sizes, constants
 from harness.core import python_ast
 from harness.core.problem import Problem, Workload
 from harness.core.status import one_line
-from harness.devices import seed_generators
+from harness.devices.device import seed_generators
 from harness.protocol.tensor_tree import TreeError, flatten, unflatten
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 

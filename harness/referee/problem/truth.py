@@ -22,7 +22,7 @@ import torch
 
 from harness.core.choices import PrecisionClass
 from harness.core.status import one_line
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of

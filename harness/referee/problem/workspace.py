@@ -17,7 +17,7 @@ import torch
 from harness.catalog.sizes import evaluate
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
-from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
+from harness.devices.device import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.protocol.messages import MAX_ITEMS, Region
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose

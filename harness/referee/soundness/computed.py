@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.core.choices import PrecisionClass
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.problem.truth import Reference

@@ -15,7 +15,7 @@ import torch.fx
 import torch.nn.functional as F
 
 from harness.core.status import one_line
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.problem.truth import Reference

@@ -20,7 +20,7 @@ from harness.catalog.sizes import SizeError, evaluate
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import one_line
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.correctness.precision import LIMITS

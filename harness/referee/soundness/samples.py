@@ -13,7 +13,7 @@ import torch
 
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem
-from harness.devices import Device
+from harness.devices.device import Device
 from harness.protocol.tensor_tree import TreeSpec, flatten
 from harness.referee.correctness.tolerance import (
     UNLIMITED,

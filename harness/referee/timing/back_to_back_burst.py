@@ -19,7 +19,7 @@ import torch
 
 from harness.core import runqueue_delay
 from harness.core.status import Failure, Status
-from harness.devices import DeviceError
+from harness.devices.device import DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
 from harness.protocol.messages import Burst, BurstDone, Call, CallMode, LaunchMode, Prepare
 from harness.referee.contestants.process import ContestantFailed, ContestantProcess

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
-from harness.devices import aligned, tensor_bytes
+from harness.devices.device import aligned, tensor_bytes
 from harness.protocol.messages import Region
 from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose, writers
 from harness.referee.problem.workspace import Workspace

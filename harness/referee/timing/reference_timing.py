@@ -15,7 +15,8 @@ from typing import Any
 from harness.core.choices import DeviceKind
 from harness.core.stats import NoiseFloor, noise_floor, speedup_interval
 from harness.core.status import one_line
-from harness.devices import DeviceError, empty_kernel
+from harness.devices import empty_kernel
+from harness.devices.device import DeviceError
 from harness.protocol.messages import CallMode, EmptyTimed, LaunchMode
 from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.workspace import Workspace

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from harness.devices import CallTime, DeviceError, sm_clock
+from harness.devices import sm_clock
 from harness.devices.back_to_back import BackToBack, QueuedStep
+from harness.devices.device import CallTime, DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
 from harness.protocol.messages import BurstDone, CallMode, LaunchMode
 from harness.protocol.tensor_tree import flatten

@@ -20,7 +20,8 @@ from harness.core import python_ast
 from harness.core.config import RunConfig
 from harness.core.problem import Problem, Workload
 from harness.core.task import RefereeConfig, Task
-from harness.devices import Device, DeviceError, measured_peaks
+from harness.devices import measured_peaks
+from harness.devices.device import Device, DeviceError
 from harness.devices.gpu_specs import datasheet
 from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.referee.audit.small_workload import subject_of

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import Device, open_device
+from harness.devices.device import Device, open_device
 from harness.protocol.withheld_words import writers
 from harness.untrusted.contestant.outputs import OutputSnapshot
 

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from harness.core.status import one_line
-from harness.devices import Arena, CallTime, Device
 from harness.devices.back_to_back import BackToBack, QueuedStep
+from harness.devices.device import Arena, CallTime, Device
 from harness.devices.empty_kernel import empty_calls
 from harness.devices.stream_gate import StreamGate
 from harness.protocol.channel import Channel, ChannelClosed

@@ -126,7 +126,7 @@ def use_torch(channel, fds):
 def double_shared(channel, fds):
     """Map memory that the owner made, say what was in it, and double it in place."""
     from harness.core.choices import DeviceKind
-    from harness.devices import open_device
+    from harness.devices.device import open_device
 
     message = channel.receive(30).message
     device = open_device(DeviceKind(message["kind"]))

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import Device, DeviceError, open_device
 from harness.devices.back_to_back import BackToBack, QueuedStep
+from harness.devices.device import Device, DeviceError, open_device
 from harness.devices.stream_gate import OwnGate
 from harness.protocol.messages import LaunchMode
 

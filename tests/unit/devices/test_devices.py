@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import ALIGNMENT_BYTES, Device, aligned, open_device, seed_generators
+from harness.devices.device import ALIGNMENT_BYTES, Device, aligned, open_device, seed_generators
 
 ATTACH = """
 import sys, torch
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.core.choices import DeviceKind
 device = open_device(DeviceKind(sys.argv[1]))
 arena = device.attach(int(sys.argv[2]), int(sys.argv[3]))

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import CallTime, empty_kernel, open_device
+from harness.devices import empty_kernel
+from harness.devices.device import CallTime, open_device
 from harness.devices.empty_kernel import (
     CALLS,
     FIRST_SERIES,

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from harness.core.choices import DeviceKind, PrecisionClass
-from harness.devices import measured_peaks, open_device
+from harness.devices import measured_peaks
+from harness.devices.device import open_device
 from harness.devices.gpu_specs import Peaks, datasheet
 from harness.devices.interference import Neighbours, Reading
 from harness.devices.measured_peaks import PeaksKey

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import open_device, sm_clock
+from harness.devices import sm_clock
+from harness.devices.device import open_device
 from harness.devices.host import HostDevice
 
 

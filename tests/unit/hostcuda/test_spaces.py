@@ -14,12 +14,7 @@ from harness.hostcuda.translate.refusals import refusals
 from harness.hostcuda.translate.spaces import spaces, survey
 from tests.support.paths import ROOT
 
-REFUSED = (
-    "test_hostcuda_spaces.py",
-    "test_hostcuda_refusals.py",
-    "test_hostcuda_functors.py",
-    "test_hostcuda_build.py",
-)
+REFUSED = ("test_spaces.py", "test_refusals.py", "test_functors.py", "test_build.py")
 """Tests with sources that nvcc refuses on purpose."""
 
 HELPER = "inline float act(float v) { return v > 0 ? v : 0; }\n"
@@ -113,11 +108,10 @@ def test_what_nvcc_takes_or_may_take_is_left_alone(source: str) -> None:
     assert found(source) == []
 
 
-@pytest.mark.parametrize("folder", ["solutions", "tests/exploits/honest", "tests/hostcuda", "tests"])
+@pytest.mark.parametrize("folder", ["solutions", "tests/exploits/honest", "tests/hostcuda", "tests/unit", "tests/support"])
 def test_sources_that_compile_for_a_gpu_have_nothing_of_it(folder: str) -> None:
-    paths = (ROOT / folder).glob("*") if folder == "tests" else (ROOT / folder).rglob("*")
     texts: dict[Path, list[str]] = {}
-    for path in paths:
+    for path in (ROOT / folder).rglob("*"):
         if path.suffix == ".cu":
             texts[path] = [path.read_text()]
         elif path.suffix == ".py" and path.name not in REFUSED:

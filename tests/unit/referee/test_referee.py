@@ -450,7 +450,7 @@ def test_a_clock_that_lies_is_found_out(zygote: Zygote, device: DeviceKind, tmp_
         for module in list(sys.modules.values()):
             if getattr(module, "CallTime", None) is not None and hasattr(module, "DeviceError"):
                 real = module.CallTime
-        import harness.devices as devices, harness.devices.host as host
+        import harness.devices.device as devices, harness.devices.host as host
         lie = lambda **k: real(device_s=1e-6, window_s=2e-6)
         devices.CallTime = host.CallTime = lie
         try:

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.devices.nvml import GpuMonitor
 from harness.protocol.channel import FrameMalformed
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, cleanup, limits, mounts, probe, seccomp
@@ -249,7 +249,7 @@ def test_the_cuda_compiler_works_inside(run: Run) -> None:
 @pytest.mark.parametrize("kind", [DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
 def test_memory_given_by_descriptor_is_shared(kind: DeviceKind, tmp_path: Path) -> None:
     """What the referee does with inputs and outputs, across every wall."""
-    preload = ["torch", "harness.devices", *(["cuda.bindings.driver"] if kind is DeviceKind.CUDA else [])]
+    preload = ["torch", "harness.devices.device", *(["cuda.bindings.driver"] if kind is DeviceKind.CUDA else [])]
     arena = open_device(kind).allocate(2**20)
     mine = arena.tensor(0, (1000,), torch.float32)
     mine.fill_(3.0)

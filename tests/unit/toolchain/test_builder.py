@@ -525,7 +525,7 @@ def test_a_fault_of_ours_met_by_one_solution_ends_nobody_elses(
     assert failure is not None
     assert failure.status is Status.harness_error
     assert f"{kind.__name__}: of ours" in failure.reason
-    assert "test_build_builder.py" in failure.detail
+    assert "test_builder.py" in failure.detail
     build.toolchain = sound
     assert build("build(1)").failure is None
 

@@ -29,7 +29,7 @@ from harness.core.environment import Gpu, collect
 from harness.core.executables import find_gxx
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.stats import SpeedupEstimate
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.referee.baselines import (
     BaselineEntry,
     BaselineKeeper,

@@ -13,7 +13,7 @@ import pytest
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.referee.contestants.client import ContestantClient
 from harness.referee.contestants.process import MOVED, ContestantFailed, ContestantProcess
 from harness.referee.problem.workspace import Workspace

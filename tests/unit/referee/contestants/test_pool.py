@@ -18,7 +18,7 @@ from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.devices import Device, open_device
+from harness.devices.device import Device, open_device
 from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
 from harness.referee.contestants.pool import ContestantPool, Key, Purpose

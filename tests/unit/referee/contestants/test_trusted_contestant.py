@@ -56,7 +56,7 @@ def learnt(referee: Referee, held: Problem, folder: Path) -> ProblemCalibration:
     task = replace(TASK, problem=held, log_path=folder / "log")
     workspace = referee.at_hand.workspace_for(task.problem, task.workload)
     workspace.publish()
-    return learn(referee._terms(task), workspace, task, referee._standby)
+    return learn(referee._context(task), workspace, task, referee._standby)
 
 
 def test_the_same_process_serves_several_problems(referee: Referee, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_bursts_of_few_calls_are_known_apart_where_others_have_more(referee: Ref
         assert held.at_hand.workspace is not None
         low = replace(known, sparing=replace(known.sparing, per_call_s=1e-9))
         task = replace(TASK, log_path=tmp_path / "log", problem=problem())
-        again = learn_again(low, held._terms(task), held.at_hand.workspace, task, held._standby)
+        again = learn_again(low, held._context(task), held.at_hand.workspace, task, held._standby)
         assert again.sparing is not None
         assert again.sparing.per_call_s == 1e-9, "the lower of both"
 

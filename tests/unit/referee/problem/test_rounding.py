@@ -12,7 +12,7 @@ import torch
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.protocol.messages import CallClaim, OutputClaim
 from harness.referee.correctness.precision import MOST_RMS
 from harness.referee.correctness.tolerance import LIMITS, Sensitivity, limits_for

@@ -12,7 +12,7 @@ import torch
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, OutputClaim
 from harness.protocol.tensor_tree import flatten
 from harness.referee.correctness.verifier import Verifier

@@ -12,7 +12,7 @@ import torch
 
 from harness.core.choices import DeviceKind
 from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.devices.host import HostDevice
 from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.workspace import POISON, NoRoom, Workspace

@@ -14,7 +14,7 @@ from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.hostcuda.translate.build import prepare_headers
 from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.workspace import Workspace

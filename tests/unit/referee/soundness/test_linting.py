@@ -19,7 +19,7 @@ from harness.catalog import load_problems
 from harness.cli import main
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.protocol.tensor_tree import unflatten
 from harness.referee.correctness.tolerance import compare, judge
 from harness.referee.problem.loader import load_reference

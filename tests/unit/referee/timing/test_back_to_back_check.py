@@ -25,7 +25,7 @@ from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.runqueue_delay import waited_s
 from harness.core.status import Status
-from harness.devices import Device, open_device
+from harness.devices.device import Device, open_device
 from harness.devices.stream_gate import Gate, opened_after
 from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach, Burst, Call, LaunchMode, Load, Open
@@ -562,7 +562,7 @@ def test_who_leaves_no_memory_for_the_copies_is_seen(ask: Asked, monkeypatch: py
     sated = held()
     assert sated.measure(1e-3, []) is not None
     assert not sated.starved
-    monkeypatch.setattr(burst_runner, "Arrival", full)
+    monkeypatch.setattr(burst_runner, "LateInputs", full)
     starved = held()
     assert starved.measure(1e-3, []) is None
     assert starved.starved

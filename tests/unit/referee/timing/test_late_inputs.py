@@ -11,7 +11,7 @@ import torch
 
 from harness.core.choices import DeviceKind
 from harness.core.problem import InputRules, Problem, Workload, digest_text
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.referee.problem.workspace import Workspace
 from harness.referee.timing.late_inputs import SECTOR_WORDS, SECTORS_FOR_ONE, LateInputs
 

@@ -8,7 +8,7 @@ import torch
 
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.protocol.tensor_tree import flatten
 from harness.referee.problem.loader import load_reference
 from harness.referee.problem.truth import Reference

@@ -61,14 +61,14 @@ class Court:
         )
         self.workspace: Workspace = referee.at_hand.workspace_for(self.task.problem, self.task.workload)
         self.workspace.publish()
-        self.known = learn(referee._terms(self.task), self.workspace, self.task, referee._standby)
+        self.known = learn(referee._context(self.task), self.workspace, self.task, referee._standby)
         self.rounds = self._rounds()
 
     def _rounds(self) -> Rounds:
         held: list[Round] = []
         with self.referee._contestant(self.task) as contestant:
             session = Session(
-                self.referee._terms(self.task), self.workspace, contestant, self.task, {}, {}, time.perf_counter()
+                self.referee._context(self.task), self.workspace, contestant, self.task, {}, {}, time.perf_counter()
             )
             session._load()
             for number in range(4):
@@ -102,7 +102,7 @@ class Court:
         return lambda known: judge_times(rounds, device=DeviceKind.CUDA, known=known)
 
     def again(self, known: ProblemCalibration) -> ProblemCalibration:
-        return learn_again(known, self.referee._terms(self.task), self.workspace, self.task, self.referee._standby)
+        return learn_again(known, self.referee._context(self.task), self.workspace, self.task, self.referee._standby)
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +203,7 @@ def test_where_trusted_code_can_not_run_what_is_known_is_in_doubt(court: Court) 
         raise ContestantFailed(Failure(status=Status.out_of_memory, reason="no memory for another process"))
 
     found = learn_again(
-        court.known, court.referee._terms(court.task), court.workspace, court.task, TrustedContestant(none)
+        court.known, court.referee._context(court.task), court.workspace, court.task, TrustedContestant(none)
     )
     assert not found.calm
     assert found.pauses == court.known.pauses
@@ -252,7 +252,7 @@ def test_what_is_asked_of_the_dead_lacks_and_is_no_fault(court: Court) -> None:
     """An acquittal may come when the process of the acquitted was ended: its time stands, its kernels are unknown."""
     with court.referee._contestant(court.task) as contestant:
         session = Session(
-            court.referee._terms(court.task), court.workspace, contestant, court.task, {}, {}, time.perf_counter()
+            court.referee._context(court.task), court.workspace, contestant, court.task, {}, {}, time.perf_counter()
         )
         session._load()
         contestant.kill()

@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
-from harness.devices import CallTime, DeviceError, open_device
+from harness.devices.device import CallTime, DeviceError, open_device
 from harness.protocol.messages import LaunchMode
 from harness.referee.problem.workspace import Workspace
 from harness.referee.timing.reference_timing import (

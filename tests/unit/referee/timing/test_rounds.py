@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
-from harness.devices import open_device
+from harness.devices.device import open_device
 from harness.devices.stream_gate import Gate, OwnGate
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
 from harness.referee.problem.burst_plan import PlannedCall, in_turn, plan_calls, stressed_planned_calls

@@ -12,7 +12,7 @@ import pytest
 from harness.core.choices import DeviceKind
 from harness.core.stats import NoiseFloor
 from harness.core.status import Status
-from harness.devices import CallTime
+from harness.devices.device import CallTime
 from harness.devices.empty_kernel import Compared
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
 from harness.referee.problem.burst_plan import PlannedCall
