@@ -203,7 +203,7 @@ def test_a_folder_closed_to_other_users_is_refused_with_the_remedy(zygote: Zygot
         pytest.skip("only root's children run as another user")
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(ZygoteError, match=r"cannot read .*/closed: run chmod o\+rX it"):
+    with pytest.raises(ZygoteError, match=r"cannot read .*/closed: run chmod o\+rX on it"):
         zygote.spawn("honest:look", policy(readable=(closed,)), tmp_path / "log")
 
 
