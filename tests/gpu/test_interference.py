@@ -114,7 +114,7 @@ def test_a_working_neighbour_is_noticed(tmp_path: Path, neighbour: None) -> None
     if seen["other_processes"]["busy"] is None:
         pytest.skip("the driver does not say here which processes work on the GPU")
     assert seen["rounds_repeated"] > 0, seen
-    assert "had kernels running" in seen["seen"][0]
+    assert "ran kernels on this GPU" in seen["seen"][0]
     assert DISTURBED in record.labels
 
 
