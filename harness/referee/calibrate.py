@@ -184,7 +184,7 @@ class _Trusted(Session):
     """A session with the harness's own solution: loaded and timed, but not judged."""
 
     meanwhile: ReferenceTimer | None = None
-    """What is done while it stands still."""
+    """Runs while the contestant is stopped."""
 
     _still_since_s = math.inf
     """When its last burst ended, on the clock of `time.perf_counter`."""
