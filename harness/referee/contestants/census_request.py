@@ -27,7 +27,7 @@ CENSUS_TIMEOUT_S = 60.0
 
 
 def request_of(workspace: Workspace, *, coerce: bool, marked: bool = False) -> TakeCensus:
-    """Build the request for one call over the first input set, as it is in shared memory."""
+    """Build the request for one call over the first input set."""
     return TakeCensus(
         burst=Burst(
             calls=calls_of(workspace, [PlannedCall(index=0, mode=CallMode.COLD)]),

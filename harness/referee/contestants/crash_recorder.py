@@ -78,7 +78,10 @@ class CrashRecording:
     end: CrashEntry | None = None
 
     def ended_by(self, number: int | None) -> CrashRecording:
-        """Drop the signal's place if `number` is not that signal: it was survived, or forged."""
+        """Drop a signal's place unless it is that of signal `number`.
+
+        Any other signal was survived or forged.
+        """
         own = self.end is not None and number is not None and self.end.fields.get("signal") == number
         return self if own else replace(self, end=None)
 

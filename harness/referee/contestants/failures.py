@@ -1,4 +1,4 @@
-"""Convert a contestant's exception or death to a verdict, considering its findings.
+"""Convert a contestant's exception or death to a verdict, using its findings.
 
 Trusted side. All inputs are claims of the contestant's process, and select among statuses that convict. `not_emulated`,
 which counts nowhere, needs more evidence (`explained`).

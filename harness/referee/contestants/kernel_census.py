@@ -1,4 +1,4 @@
-"""The kernel census: kernels that one call ran, their owners, and resulting labels.
+"""The kernel census: kernels that one call ran, their owners, labels.
 
 Trusted side. A contestant's kernel list is a claim: it sets labels, but never a verdict. See
 guides/design/contestants.md.
@@ -72,7 +72,10 @@ class KernelSources:
 
     @property
     def own_kernels(self) -> int:
-        """Number of its own kernels, without those that its build instantiated from a header library."""
+        """Number of its own kernels.
+
+        Kernels that its build instantiated from a header library do not count.
+        """
         return sum(not of_header_library(symbol) for symbol in self.built) or len(self.spelled)
 
 
@@ -167,7 +170,10 @@ def _labels(owned: Sequence[Owned], sources: KernelSources, *, known: bool, time
 
 
 def _share(owned: Sequence[Owned], whose: KernelOwner, total_s: float) -> float | None:
-    """Return the share of the device time, copies and fills included; None without times."""
+    """Return the share of the device time; None without times.
+
+    The device time includes copies and fills.
+    """
     if total_s <= 0.0:
         return None
     return math.fsum(row.total_s for row, owner, _ in owned if owner is whose) / total_s

@@ -488,7 +488,10 @@ def _as_double(leaf: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def _doubled(tensor: torch.Tensor) -> torch.Tensor:
-    """Convert a tensor of a model; `Module.to(dtype=torch.float64)` would make complex ones real."""
+    """Convert a model's tensor to float64 or complex128.
+
+    `Module.to(dtype=torch.float64)` would make complex tensors real.
+    """
     return tensor.to(_double_of(tensor))
 
 
