@@ -77,7 +77,6 @@ class Referee:
         auditor: Auditor | None = None,
         progress_marker: ProgressMarker = NOWHERE,
     ) -> None:
-        """`progress_marker` is told when problems' code runs."""
         self.config = config
         self.progress_marker = progress_marker
         nvrtc.keep_images(KeptImages(Path(config.cache_dir)) if config.cache_dir else None)

@@ -113,7 +113,7 @@ class Session(CorrectnessStage):
                 self.owes = True
                 return self._concluded(failure)
             failure = self._timed("audit", functools.partial(self._side.conclude, failure))
-            self._deadline += self._stages["audit"]  # one at full size waits for those of others
+            self._deadline += self._stages["audit"]  # an audit at full size waits for other audits
             self._evidence |= self._side.evidence
             self._labels += self._side.labels
         return self._concluded(failure)

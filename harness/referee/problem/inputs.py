@@ -115,7 +115,7 @@ def _transform(variant: str, leaves: Sequence[torch.Tensor], spec: TreeSpec, see
 
 
 def _layout_labels(leaves: Sequence[torch.Tensor], spec: TreeSpec) -> list[str]:
-    """Inputs lie contiguous in shared memory, whatever strides `get_inputs` gave them; say where that differs."""
+    """Return a label for each input that is not contiguous; shared memory makes it so."""
     paths = zip(spec.paths("inputs"), leaves, strict=True)
     return [f"{path}: made contiguous" for path, leaf in paths if not leaf.is_contiguous()]
 
@@ -123,7 +123,7 @@ def _layout_labels(leaves: Sequence[torch.Tensor], spec: TreeSpec) -> list[str]:
 def _own(
     reference: ReferenceModule, seed: int, device: torch.device, around: Any
 ) -> tuple[Any, Literal["device", "cpu"]]:
-    """What `get_inputs` returns, drawn on the device if that works, and where it was drawn."""
+    """Call `get_inputs` on the device or, if that fails, on the CPU; name the place."""
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]  # the generators of a device not in use can't be seeded
     try:

@@ -28,7 +28,7 @@ class Rounding(Enum):
     """A way of rounding, and the weight of its error relative to rounding to nearest."""
 
     NEAREST = ("nearest", 1.0)
-    """As conversions do."""
+    """Round to nearest, as conversions do."""
     CUT = ("cut", 0.375)
     """Toward zero, as tensor cores convert float32 to tf32.
 
