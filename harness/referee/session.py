@@ -131,7 +131,7 @@ class Session(CorrectnessStage):
         if not self._task.timed:
             untimed = Outcome(
                 status=Status.passed,
-                reason="correct on every input variant; not timed because CUDA sources ran on the CPU",
+                reason="right on every input variant; not timed because CUDA sources ran on the CPU",
                 evidence=self._evidence,
                 labels=tuple(self._labels),
             )
