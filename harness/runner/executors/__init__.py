@@ -129,9 +129,10 @@ class Executor(Protocol):
             The build's result. A failed build is returned, not raised.
 
         Raises:
-            ExecutorError: No builder is available.
+            ExecutorError: No node of a cluster can build.
+            SandboxUnavailable: `--sandbox strict` is impossible on this machine.
             CacheError: The build cache can't be used.
-            MachineError: The machine lacks a tool that builds need.
+            MachineError: A tool that builds need is missing.
         """
         ...
 

@@ -1,5 +1,7 @@
-"""`harness profile`: where the time of one call goes, for a solution and its reference side by side.
+"""`harness profile`.
 
-Outside layer, trusted side. Both run as contestants in the sandbox, since a profiler lives in the process that it looks
-at: nothing of the kind is loaded into the referee. Nothing here judges.
+Where the time of one call goes, for a solution and its reference.
+
+Trusted side. Both run as contestants in the sandbox: a profiler lives in the process that it profiles, and must not be
+loaded into the referee. Gives no verdict.
 """
