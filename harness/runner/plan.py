@@ -60,9 +60,9 @@ def plan(config: RunConfig) -> list[PlannedSolution]:
         if workload is None:
             declared = ", ".join(problem.workloads)
             sizes = (
-                f"pass --workload with one of them, or add {config.workload!r} to {WORKLOADS_FILE} next to the problem"
+                f"pass one of them with --workload, or add {config.workload!r} to {WORKLOADS_FILE} next to the problem"
             )
-            faults.append(f"{problem.id} has no workload {config.workload!r}, only {declared}; {sizes}")
+            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {declared}: {sizes}")
             continue
         jobs.append(PlannedSolution(solution=solution, problem=problem, workload=workload))
     if faults:
