@@ -108,7 +108,7 @@ def read_gates(text: str, name: str) -> Gates:
     held = _mapping(name, {} if held is None else held, _KEYS)
     version = held.get("format", GATES_FORMAT)
     if type(version) is not int or not 1 <= version <= GATES_FORMAT:
-        raise ConfigError(f"{name}: format {version!r} is unknown; this harness reads 1 to {GATES_FORMAT}")
+        raise ConfigError(f"{name}: format {version!r}; this harness reads 1 to {GATES_FORMAT}")
     required = held.get("require_passed", True)
     if not isinstance(required, bool):
         raise ConfigError(f"{name}: require_passed must be true or false, not {required!r}")
@@ -213,7 +213,7 @@ def _no_slower(record: Record, difference: SolutionDifference | None, tolerance:
 
 def _mapping(where: str, value: Any, known: frozenset[str] | set[str]) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{where}: must contain `key: value` lines, not {type(value).__name__}")
+        raise ConfigError(f"{where}: must hold `key: value` lines, not {type(value).__name__}")
     if unknown := sorted(str(key) for key in value if key not in known):
         raise ConfigError(f"{where}: unknown key {', '.join(unknown)}; known keys: {', '.join(sorted(known))}")
     return value

@@ -156,7 +156,7 @@ def _cut_off(store: RunStore, records: Sequence[Record]) -> list[str]:
             f"--resume --run-id {run_id} for the rest"
         )
     if unjudged := sum(item.status is Status.harness_error for item in records):
-        notes.append(f"{store.folder}: {unjudged} solutions have a harness_error; --resume evaluates them again")
+        notes.append(f"{store.folder}: {unjudged} without a verdict (harness_error); --resume tries again")
     return notes
 
 

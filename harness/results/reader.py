@@ -116,7 +116,7 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
             value = json.loads(as_text(line), parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
         except (ValueError, RecursionError) as error:
             if not line.endswith(b"\n"):
-                return records, [f"the last line is truncated ({len(line)} bytes) and was ignored"], start
+                return records, [f"the last line was cut short ({len(line)} bytes) and is ignored"], start
             wrong = f"byte {error.byte} is not UTF-8" if isinstance(error, NotText) else f"not JSON: {error}"
             raise StoreError(f"{path}:{number}: {wrong}; {_MEND_LINE}") from error
         try:
@@ -172,10 +172,8 @@ def read_head(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: can't be read: {' '.join(reason_of(error).split())}") from error
     if not isinstance(value, dict):
-        raise StoreError(f"{path}: must contain `key: value` lines")
+        raise StoreError(f"{path}: must hold `key: value` lines")
     version = value.get("format", RUN_FORMAT)
     if not isinstance(version, int) or not 1 <= version <= RUN_FORMAT:
-        raise StoreError(
-            f"{path}: format {version!r} is unknown; this harness reads 1 to {RUN_FORMAT}: update the harness"
-        )
+        raise StoreError(f"{path}: format {version!r}; this harness reads 1 to {RUN_FORMAT}: update the harness")
     return value

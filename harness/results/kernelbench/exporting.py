@@ -100,9 +100,9 @@ def export_run(
             else:
                 groups[record.author, int(match[1])].append(record)
     if foreign:
-        notes.append(f"{foreign} records left out: their problems are not in folders level1, level2, ...")
+        notes.append(f"{foreign} left out: their problems are not in folders level1, level2, ...")
     if free:
-        notes.append(f"{free} records left out: they have no verdict on the solution (such as harness_error)")
+        notes.append(f"{free} left out: they have no verdict on the solution (such as harness_error)")
     if not groups:
         raise KernelBenchError("nothing to export: these runs have no record with a verdict for this author and level")
     several = {(record.device, record.workload) for held in groups.values() for record in held}

@@ -135,11 +135,11 @@ def import_results(
         why = "the baseline has no time for them" if times else "no baseline was passed"
         notes.append(f"{untimed} correct samples have no speedup over eager: they were not timed, or {why}")
     if absent := len(samples) - len(known):
-        notes.append(f"{absent} null entries: KernelBench left no result, so they count in no share")
+        notes.append(f"null entries: {absent}; KernelBench left no result for them, so they count in no share")
     if lacking := len(set(next(iter(times.values()), {})) - {item.problem for item in samples}):
         notes.append(
-            f"{lacking} problems of the baseline have no entry and get no record; fast_p counts them as failures, "
-            "as KernelBench does"
+            f"problems of the baseline without an entry: {lacking}; they get no record, and fast_p counts them "
+            "as failures, as KernelBench does"
         )
     if other := sum(OTHER_HARDWARE in record.labels for record in records):
         notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another GPU")

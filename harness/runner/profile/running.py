@@ -161,7 +161,7 @@ def profile(config: RunConfig, job: PlannedSolution, built: BuildOutcome, *, too
         return _profiled(config, job, built, device, tool)
     except Exception as error:
         if is_shortage(error):
-            raise ProfileError(f"{place}: does not fit into the free memory: {advice(device, elsewhere)}") from error
+            raise ProfileError(f"{place}: does not fit the free memory: {advice(device, elsewhere)}") from error
         if not isinstance(error, ProblemError):
             raise
         more = f"; {advice(device, elsewhere)}" if elsewhere else ""

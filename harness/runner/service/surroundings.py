@@ -54,7 +54,7 @@ def differing(ours: Mapping[str, str], theirs: Any) -> str | None:
     name = names[0]
     more = f" (also different: {', '.join(names[1:4])}{', ...' if len(names) > 4 else ''})" if names[1:] else ""
     if name == "the packages":
-        return f"the installed packages, or those on its path, differ from those at its start{more}"
+        return f"it was started with other packages installed or on its path{more}"
     return f"it was started with {name}={_shown(ours.get(name))}, but this call has {_shown(theirs.get(name))}{more}"
 
 
