@@ -172,7 +172,7 @@ class Server:
         """Return why this caller is refused; None if it is accepted."""
         token = hello.get("token")
         if uid != os.getuid() or not isinstance(token, str) or not secrets.compare_digest(token, self._token):
-            return "it belongs to another user, or was restarted meanwhile"
+            return "it serves another user, or was restarted meanwhile"
         if hello.get("stamp") != self._stamp:
             return "it runs another version of the code, for example from before an update; restart it"
         return differing(self._surroundings, hello.get("surroundings"))

@@ -340,7 +340,7 @@ def test_what_is_exported_comes_back_the_same(tmp_path: Path) -> None:
     ]
     export_run(records, tmp_path / "kb", file_names={})
     theirs = (tmp_path / "kb" / "eval_results.json").read_bytes()
-    with pytest.raises(KernelBenchError, match=r"eval_results\.json exists: .*--force"):
+    with pytest.raises(KernelBenchError, match=r"eval_results\.json exists; .*--force"):
         export_run(records[:1], tmp_path / "kb", file_names={})
     assert (tmp_path / "kb" / "eval_results.json").read_bytes() == theirs
     export_run(records, tmp_path / "kb", file_names={}, overwrite=True)

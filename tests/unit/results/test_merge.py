@@ -85,7 +85,7 @@ def test_runs_judged_by_different_rules_are_not_put_together(tmp_path: Path) -> 
         with create(tmp_path / name, precision=precision, device="host") as store:
             store.append(record(f"{name}.py"))
     merge([tmp_path / "one", tmp_path / "two"], tmp_path / "like")
-    with pytest.raises(StoreError, match=r"one has precision None, .*three bf16; leaderboard"):
+    with pytest.raises(StoreError, match=r"one has precision None, .*three has bf16; leaderboard"):
         merge([tmp_path / name for name in ("one", "two", "three")], tmp_path / "all")
     assert not is_run(tmp_path / "all")
 

@@ -160,8 +160,8 @@ def test_any_prefix_of_the_file_can_be_resumed(tmp_path_factory: pytest.TempPath
         (b'{"format": 1, "wall_s": 1e999}', ":1: not JSON: 1e999 is out of range"),
         (b'{"format": 1, "wall_s": 1' + b"0" * 400 + b"}", ":1: not JSON: 1000000"),
         (b"[" * 100_000, ":1: not JSON"),
-        (b"\xff\x00\x01", ":1: byte 0 of it is not UTF-8"),
-        (b"{\x00}\x00\xfe", ":1: byte 4 of it is not UTF-8"),
+        (b"\xff\x00\x01", ":1: byte 0 is not UTF-8"),
+        (b"{\x00}\x00\xfe", ":1: byte 4 is not UTF-8"),
         ('{"format": 1}'.encode("utf-16-le"), ":1: not JSON"),
     ],
 )
