@@ -1,9 +1,7 @@
 """Merge several runs into one.
 
-Shards of one evaluation, or runs with newer records.
-
-Trusted side. The source runs stay unchanged. Runs that were evaluated by different rules are refused; missing shards
-and incomplete runs are reported.
+Trusted side. The runs may be shards of one evaluation, or have newer records of the same solutions. They stay
+unchanged. Runs that were evaluated by different rules are refused; missing shards and incomplete runs are reported.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ def new_run_id(now: datetime | None = None) -> str:
 
 
 def timestamp() -> str:
-    """Return the current time in UTC, ISO 8601, in seconds.
+    """Return the current time in UTC, ISO 8601, to the second.
 
-    The form of all times in results.
+    All times in results have this form.
     """
     return datetime.now(UTC).isoformat(timespec="seconds")
 

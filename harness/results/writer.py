@@ -387,7 +387,7 @@ def _lacks(path: Path) -> str:
 def _take_back(folder: Path) -> None:
     """Remove the files that make `folder` a run.
 
-    Only for the process that created them.
+    Only the process that created them may call this.
     """
     for name in ("run.yaml", "records.jsonl"):
         with suppress(OSError):
@@ -492,11 +492,9 @@ def _solutions(
 ) -> int:
     """Return the known number of a resumed run's solutions.
 
-    Recorded or requested ones.
-
-    Solutions that an earlier call requested and never reached are known by their number only. If this call makes the
-    same selection (paths, author, shard), it includes them, or their files are gone. Else the earlier number still
-    holds.
+    Known are recorded ones and those of this call. Solutions that an earlier call requested and never reached are known
+    by their number only. If this call makes the same selection (paths, author, shard), it includes them, or their files
+    are gone. Else the earlier number still holds.
     """
     known = len({*recorded, *asked})
     before, began = head.get("solutions"), head.get("config")

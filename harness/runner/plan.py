@@ -1,8 +1,7 @@
 """Select the solutions of a run.
 
-Find, pair with problems, shard, skip finished ones.
-
-Trusted side; reads files, starts nothing.
+Trusted side; reads files, starts nothing. Solutions are found, paired with problems and workloads, cut to a shard, and
+filtered by records that exist already.
 """
 
 from __future__ import annotations

@@ -125,9 +125,9 @@ def _built_task(job: PlannedSolution, built: Built, config: RunConfig, log_path:
 
 
 def _counted(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcome:
-    """Add evidence and labels.
+    """Add evidence and labels from the kernel census.
 
-    The contestant's kernel census checked against the build.
+    The contestant's claims are checked against the build.
     """
     claimed = outcome.evidence.get("census")
     if claimed is None:

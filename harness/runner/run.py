@@ -1,6 +1,4 @@
-"""Evaluate a run.
-
-Build ahead, evaluate on every slot, append each record when ready.
+"""Evaluate a run: build ahead, evaluate on every slot, append records.
 
 Trusted side. A `Runner`'s threads build and evaluate through an `Executor`. Only the calling thread writes records and
 emits events, so callers need no lock. Prints nothing and imports no torch.
@@ -177,7 +175,7 @@ class _Message:
 class _Run:
     """One run in progress.
 
-    Turns the runner's calls into messages to the calling thread.
+    Turns the calls of the runner's threads into messages to the calling thread.
     """
 
     def __init__(

@@ -1,9 +1,7 @@
-"""The threads that take solutions from source to record.
+"""The threads of a run: builders, and one judge per slot.
 
-Builders, one judge per slot.
-
-Trusted side. Used for runs over files and by the Python API. Events go to a `Listener`, from these threads. Prints
-nothing and imports no torch.
+Trusted side. They take solutions from source to record, for runs over files and for the Python API. Events go to a
+`Listener`, from these threads. Prints nothing and imports no torch.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ About as many are built ahead, so solutions that came together are still evaluat
 """
 
 MOST_FORESEEN = 4
-"""Most problems of which an idle slot is told that they probably come next, the likeliest first."""
+"""Limit of the problems that are named to an idle slot as probably next, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,11 +230,9 @@ class Schedule(Generic[J, B]):
     def take(self, slot: str, *, within_s: float | None = None) -> BuiltSolution[J, B] | ForeseenSolution[J] | None:
         """Return what this slot evaluates next.
 
-        Wait for builds, and until the slot is open.
-
-        Returns None when everything is evaluated, or after `stop`. If nothing is ready, an idle slot gets a
-        `ForeseenSolution` once. With `within_s` it does not, and None comes after that many seconds, or sooner if
-        nothing is to come.
+        Waits for builds, and until the slot is open. Returns None when everything is evaluated, or after `stop`. If
+        nothing is ready, an idle slot gets a `ForeseenSolution` once. With `within_s` it does not, and None comes after
+        that many seconds, or sooner if nothing is to come.
         """
         with self._changed:
             waited = within_s == 0.0

@@ -20,9 +20,9 @@ from harness.runner.scheduler import Schedule, dealt
 
 
 class SharedRunner:
-    """Runs the solutions of its shares through an executor, and closes it.
+    """Runs the solutions of its shares through an executor.
 
-    Thread-safe.
+    Closes the executor at the end. Thread-safe.
     """
 
     def __init__(self, executor: Executor, config: RunConfig, environment: Environment) -> None:

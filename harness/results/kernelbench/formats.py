@@ -1,9 +1,8 @@
 """Parse KernelBench's result files.
 
-The only place that knows their keys and variants.
-
-Other versions and forks write NaN, null entries, one object instead of a list, or a level around the problems. An
-unreadable value is an error that names the file and the place; an absent value becomes None.
+Only this module knows their keys and variants. Other versions and forks write NaN, null entries, one object instead of
+a list, or a level around the problems. An unreadable value is an error that names the file and the place; an absent
+value becomes None.
 """
 
 from __future__ import annotations
@@ -236,9 +235,9 @@ class _Twice(Exception):
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a JSON object.
+    """Build a JSON object; raise if it has a key twice.
 
-    Python alone would silently keep the last of two equal keys.
+    Python alone would silently keep the last value.
     """
     held: dict[str, Any] = {}
     for key, value in pairs:

@@ -220,9 +220,9 @@ def _record(
 
 
 def _against(reference: KernelBenchBaseline, runtime_s: float) -> dict[str, Any]:
-    """Return a baseline as records hold it.
+    """Return a baseline in the form of records.
 
-    Mean time in seconds, speedup, no interval.
+    It has the mean time in seconds and the speedup without an interval.
     """
     mean_s = reference.mean_ms * MILLISECOND_S if reference.mean_ms is not None else None
     speedup = mean_s / runtime_s if mean_s is not None else None

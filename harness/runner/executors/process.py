@@ -168,7 +168,7 @@ class RefereeProcess:
         self._keeping = threading.Lock()
         self.ready = False
         self.fresh = True
-        """Nothing was asked of it yet."""
+        """Whether it has received no request yet."""
         self._starting = threading.Lock()
         self._refused: RefereeLost | SlotLost | None = None
         with suppress(RefereeLost):  # if it died already, its first task reports that

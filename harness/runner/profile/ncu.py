@@ -1,6 +1,4 @@
-"""Nsight Compute's command line.
-
-Options to start it, and parsing its table of counters.
+"""Start Nsight Compute's command line (ncu) and parse its table of counters.
 
 Trusted side. The text comes from a tool that ran untrusted code: it is bounded and searched, but not trusted further.
 Metric names are Nsight Compute's (its documentation, "Metrics Reference" and "Kernel Profiling Guide").
