@@ -74,12 +74,7 @@ class RewardPolicy:
     If findings of the host device came with an exception, the lower of the two steps counts.
 
     Attributes:
-        disqualified: See the table.
-        not_built: See the table.
-        not_run: See the table.
-        wrong: See the table.
-        low_precision: See the table.
-        correct: See the table.
+        disqualified, not_built, not_run, wrong, low_precision, correct: The rewards in the table, in rising order.
         speed_weight: Factor of the speed's part, at least 0.
         shape: The speed's shape, or its name.
         speed_limit: Limit of the shape, above 1.
