@@ -210,13 +210,13 @@ def _find_impossible(
         return f"{len(window_s)} windows were claimed for {calls} calls"
     for index, value in enumerate(device_s):
         if not (math.isfinite(value) and value > 0.0):
-            return f"call {index} claims a time of {value} s, which is not a positive number"
+            return f"call {index} claims a time of {value} s, which is not a positive finite number"
     most_s = wall_s * (1.0 + CLOCK_DRIFT) + CLOCK_SLACK_S
     if (claimed_s := math.fsum(device_s)) > most_s:
         return f"the claimed times add up to {_show(claimed_s)}, more than the {_show(wall_s)} of the whole burst"
     for index, (device, window) in enumerate(zip(device_s, window_s or (), strict=False)):
         if not (math.isfinite(window) and window > 0.0):
-            return f"call {index} claims a window of {window} s, which is not a positive number"
+            return f"call {index} claims a window of {window} s, which is not a positive finite number"
         if device > window * (1.0 + CLOCK_DRIFT) + CLOCK_SLACK_S:
             return f"call {index} claims a device time of {_show(device)} inside a window of {_show(window)}"
     if window_s is not None and (windows_s := math.fsum(window_s)) > most_s:

@@ -109,7 +109,7 @@ def test_limits_follow_it_for_its_class_and_coarser_ones() -> None:
     found = Sensitivity(precision=FP16, rms=0.02, max=0.001)
     limits = limits_for(FP16, None, found)
     assert (limits.rms, limits.max) == (0.08, LIMITS[FP16].max)
-    assert "four times what inputs and weights rounded to fp16 do" in limits.note
+    assert "four times the error from rounding inputs and weights to fp16" in limits.note
     assert limits_for(BF16, None, found).rms == 0.08
     assert limits_for(FP8, None, found) == LIMITS[FP8]
     assert limits_for(TF32, None, found) == LIMITS[TF32]
