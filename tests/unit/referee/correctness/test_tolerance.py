@@ -201,7 +201,8 @@ def test_the_reason_names_count_place_and_size_but_not_the_expected_digits() -> 
     assert failure is not None
     assert failure.status is Status.wrong_value
     assert failure.reason.startswith(
-        "3 of 1048576 values wrong, first at [0, 33]: got 1.25, expected about 0.98; largest error 320 % of the output's RMS"
+        "3 of 1048576 values wrong, first at [0, 33]: got 1.25, expected about 0.98; "
+        "largest error 320 % of the output's RMS"
     )
     assert "0.982" not in failure.reason
 
