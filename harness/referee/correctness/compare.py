@@ -1,7 +1,8 @@
-"""Compare an output tensor with the truth: floating-point types by errors, exact types by equality.
+"""Compare an output tensor with the truth.
 
-Trusted side; pure functions. `compare_float.py` defines the errors. Integers and bools must equal the truth, or the
-float32 reference if that is given: the index of a maximum depends on ties that rounding makes.
+Trusted side; pure functions. Floating-point types are compared by errors, exact types by equality. `compare_float.py`
+defines the errors. Integers and bools must equal the truth, or the float32 reference if that is given: the index of a
+maximum depends on ties that rounding makes.
 
 `compare` reports everything about one pair and waits for it. `enqueue` starts only the work that a correct answer
 needs; the results of many pairs are then read together.
@@ -39,7 +40,7 @@ def compare(
     Args:
         actual: The output.
         truth: The reference's float64 output, floating-point if `actual` is.
-        reference: The float32 reference's output; an entry may match it where it differs from the truth in kind (an
+        reference: The float32 reference's output; an entry may match it if it differs from the truth in kind (an
             exact value, or a non-finite one).
         limits: Limits that the answer must keep (`tolerance.limits_for`). Default: the table's for fp32. Places and
             patterns are searched only beyond them.
@@ -80,7 +81,7 @@ class Pending:
 
         Returns:
             The comparison; None if the values do not prove that the answer is within `limits`, so that `compare` is
-                needed.
+            needed.
         """
         real = self.dtype.is_floating_point
         if self.number is None:
@@ -103,7 +104,7 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor, readings: DeferredValues)
 
     Returns:
         The comparison in progress; None if only `compare` supports the pair: floating-point types on another device
-            than a GPU, and types without a kernel.
+        than a GPU, and types without a kernel.
 
     Raises:
         ValueError: As `compare`.

@@ -1,4 +1,4 @@
-"""Measure how far a floating-point output is from the truth: errors, places, kinds of values.
+"""Measure the errors of a floating-point output: size, places, kinds of values.
 
 Trusted side; pure functions on tensors of any device, in slices of `TEMPORARY_BYTES`. For a correct answer on a GPU the
 kernels of `compare_float_cuda.py` suffice; their values may be read later (`enqueue`, `right_by`).
@@ -90,7 +90,7 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
 
     Returns:
         The tensor that will hold the values for `MeasuredErrors.of`; None if there is nothing to measure, or no kernel
-            for the pair.
+        for the pair.
     """
     info = torch.finfo(actual.dtype)
     terms = compare_float_cuda.ErrorScale(
@@ -105,7 +105,7 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
 def right_by(
     measured: MeasuredErrors, dtype: torch.dtype, shape: tuple[int, ...], limits: ErrorLimits
 ) -> TensorComparison | None:
-    """Return the comparison of an output that `measured` alone proves to be within its limits.
+    """Return the comparison of an output if `measured` proves it within its limits.
 
     Args:
         measured: Values of the kernels.
@@ -412,7 +412,7 @@ def _comparison(
 
 
 def _same_kind(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return where both are finite, both NaN, or the same infinity."""
+    """Return the mask of entries that are both finite, both NaN, or the same infinity."""
     return torch.where(torch.isfinite(a), torch.isfinite(b), (a == b) | (torch.isnan(a) & torch.isnan(b)))
 
 

@@ -332,7 +332,7 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor, terms: ErrorScale) -> tor
 
     Returns:
         The tensor that will hold the values (float64, for `MeasuredErrors.of`); None if there is no kernel for the
-            pair.
+        pair.
     """
     if not fits(actual, truth) or not (kernels := _kernels(actual, truth)):
         return None

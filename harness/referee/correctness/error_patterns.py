@@ -1,4 +1,4 @@
-"""Name the pattern in which an output is wrong: "every 33rd column", "the last partial tile".
+"""Name the pattern of wrong entries: "every 33rd column", "the last partial tile".
 
 Trusted side; pure. A pattern is a hint for the author and never decides a verdict. Costs are bounded: counts per
 coordinate of each dimension, and a sample of `SAMPLE` places.
@@ -156,7 +156,7 @@ def _grid(
 ) -> tuple[str, int, int]:
     """Describe the rows and columns (and slices) that contain wrong places.
 
-    Returns the words, the number of places where they cross, and the number of lines of the most frequent kind named.
+    Returns the words, the number of their crossings, and the number of lines of the most frequent kind named.
     """
     parts = []
     filled, lines = 1, 0
@@ -327,9 +327,10 @@ def describe_transformation(sums: Sequence[float], count: int) -> str:
 
 
 def describe_rearrangement(actual: torch.Tensor, truth: torch.Tensor, rms: float) -> str:
-    """Recognise the truth's values in other places: "transposed", "shifted by one element".
+    """Recognise the truth's values in other places.
 
-    Checks at most `SAMPLE` places, spread over the whole tensor.
+    Examples are "transposed" and "shifted by one element". Checks at most `SAMPLE` places, spread over the whole
+    tensor.
 
     Args:
         actual: The output, with real values.

@@ -1,4 +1,4 @@
-"""Repeat an earlier call with one influential input element changed, and check that the answer follows.
+"""Repeat a call with one influential input element changed: does the answer follow?
 
 Trusted side. All other calls have entirely new values. So a solution that caches answers by a few input values, their
 sum or their address never meets a case where its cache is wrong. Here the addresses and all values but one are those of
@@ -63,7 +63,9 @@ class PerturbedInput:
     set_to: set[float] = field(default_factory=set)
 
     def check(self, answered: Sequence[int]) -> Failure | None:
-        """Repeat one of the answered calls, whose inputs are still in place, with an element changed.
+        """Repeat an answered call with an element of an input changed.
+
+        The inputs of these calls must still be in place.
 
         Args:
             answered: Indices of the input sets of those calls.
@@ -141,10 +143,10 @@ class PerturbedInput:
         return planned_calls, self.ask(planned_calls)
 
     def _unlike_before(self, mean: float, least: float, dtype: torch.dtype) -> float:
-        """Return a value that no element was set to before, one to two times `least` beyond the mean.
+        """Return a new value, one to two times `least` beyond the mean.
 
-        Equal values would leave open which element is the largest of a row. If the type has no other value left, one
-        repeats.
+        No element was set to it before. Equal values would leave open which element is the largest of a row. If the
+        type has no other value left, one repeats.
         """
         for _ in range(DRAWS):
             value = float(torch.tensor(mean + (1.0 + self.secret.random()) * least, dtype=dtype))
@@ -154,9 +156,10 @@ class PerturbedInput:
         return value
 
     def _change(self, index: int, before: Sequence[torch.Tensor], order: Sequence[int]) -> str | None:
-        """Change as little as affects the truth, in the first input of `order` in which a change does.
+        """Change an input by as little as affects the truth.
 
-        Returns the change in words; None if nothing may be changed.
+        It is the first input of `order` in which a change has an effect. Returns the change in words; None if nothing
+        may be changed.
         """
         paths = self.workspace.tree.paths("inputs")
         leaves = self.workspace.tensors(self.workspace.sets[index].inputs)

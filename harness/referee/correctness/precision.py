@@ -58,7 +58,7 @@ LIMITS: Mapping[PrecisionClass, ErrorLimits] = {
     PrecisionClass.BF16: ErrorLimits(rms=1.2e-2, max=1.2e-1),
     PrecisionClass.FP8: ErrorLimits(rms=1.5e-1, max=7.5e-1),
 }
-"""Limits per class, between the errors of its arithmetic and those of the next coarser class.
+"""Limits per class, between the errors of its arithmetic and of the next coarser one.
 
 RMS errors of dot products, simulated on the CPU for 64 to 2**20 terms
 (`tests/unit/referee/correctness/test_tolerance.py` repeats a part):
@@ -107,7 +107,7 @@ class TensorComparison:
     `compared` counts the entries that are finite in both (all, for exact types). Errors are None for exact types and if
     nothing was compared. `wrong` counts the entries beyond `wrong_beyond` (scaled) or of another kind; it is determined
     only if a limit is exceeded, and `rest_rms_error` is then the error without them. `borrowed` counts entries that are
-    accepted because they equal the float32 reference where that differs from the truth in kind.
+    accepted because they equal the float32 reference, if that differs from the truth in kind.
     """
 
     dtype: str

@@ -1,12 +1,12 @@
-"""Repeat calls on the host device in another order of blocks and threads, to find races.
+"""Find races on the host device by another order of blocks and threads.
 
 Trusted side; used after all answers were correct in the first order. The second order also has other values in
 unwritten shared memory. A correct solution gives the same values in both, exactly, or within rounding if it uses
-atomics, whose order a GPU leaves open. The values are compared here, from the referee's buffers; the contestant only
+atomics: a GPU leaves their order open. The values are compared here, from the referee's buffers; the contestant only
 makes the calls.
 
-A difference convicts only if it depends on the order. A third run, in the first order again, distinguishes that from a
-solution whose calls always differ (a call counter, its own random numbers), which gets a label.
+A difference convicts only if it depends on the order. A third run, in the first order again, decides that. A solution
+whose calls always differ (a call counter, its own random numbers) gets a label.
 
 A kernel that reads unwritten shared memory may ignore the value. Such a read convicts only if an answer changes with
 NaN, large or large negative numbers there; else it is a label. See guides/design/tolerances.md.
@@ -173,7 +173,7 @@ class SecondSchedule:
 
 
 def difference_of(name: str, first: torch.Tensor, second: torch.Tensor) -> ScheduleDifference | None:
-    """Find where two tensors of one shape and dtype hold different values.
+    """Find the values in which two tensors of one shape and dtype differ.
 
     NaN equals NaN, and -0 equals +0.
 

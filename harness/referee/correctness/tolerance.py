@@ -70,9 +70,10 @@ def limits_for(
 ) -> ErrorLimits:
     """Return the limits of a precision class for one tensor.
 
-    The limits of the table (`LIMITS`) are raised to four times the float32 reference's own error, and, up to
-    `MOST_RMS`, to four times the error of rounding inputs and weights to the class, which no answer of the class can
-    avoid. A concentrated truth loosens fp32's RMS limit (see `LIMITS`). The note says which of these applied.
+    The limits of the table (`LIMITS`) are raised to four times the float32 reference's own error. They are also raised
+    to four times the error of rounding inputs and weights to the class (RMS limits up to `MOST_RMS`), which no answer
+    of the class can avoid. A concentrated truth loosens fp32's RMS limit (see `LIMITS`). The note says which of these
+    applied.
 
     Args:
         required: The precision class.
@@ -121,7 +122,7 @@ def sensitivity_of(
     expected: Sequence[torch.Tensor],
     nearby: Iterable[tuple[float, Sequence[torch.Tensor]]],
 ) -> tuple[Sensitivity, ...] | None:
-    """Measure how rounding inputs affects the truth, until the answer is within its limits.
+    """Measure the effect of rounding inputs, until the answer is within its limits.
 
     Args:
         comparisons: The answer's comparisons with the truth.
@@ -244,7 +245,7 @@ def judge(
 
     Returns:
         The verdict. Its evidence has every comparison, the limits and the reference's own errors. `non_finite` comes
-            before `wrong_value` and `low_precision`, because it explains the others.
+        before `wrong_value` and `low_precision`, because it explains the others.
     """
     own = list(references) if references is not None else [None] * len(comparisons)
     near = list(sensitivity) if sensitivity is not None else [None] * len(comparisons)
@@ -372,7 +373,7 @@ def kernelbench_far(
 
     Returns:
         A 0-d tensor on the device of `actual`, which is 0 if and only if all entries are close; None for another shape
-            or dtype.
+        or dtype.
     """
     if actual.shape != reference.shape or actual.dtype != reference.dtype:
         return None

@@ -1,4 +1,4 @@
-"""Compare the values of calls' answers with the truth: many at once, or one in full detail.
+"""Compare calls' answers with the truth: many at once, or one in full detail.
 
 Trusted side; one `ValueCheck` for each solution. On a GPU each call's truth, and the kernels that measure the answer's
 error, are enqueued without waiting. Each truth reuses the memory of the one before, in the order of the stream, so many
@@ -302,10 +302,10 @@ def _compared(
 
 
 def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:
-    """Compare constants in the output (a loss or a count as a Python number) with the truth's.
+    """Compare constants in the output with the truth's.
 
-    If the reference's `own` answer is given, floats may differ by four times its error, as tensors may, and other
-    constants may equal it.
+    A constant is, for example, a loss or a count as a Python number. If the reference's `own` answer is given, floats
+    may differ by four times its error, as tensors may, and other constants may equal it.
     """
     tree = TreeSpec.from_json(claim.tree)
     exact_own = truth.exact() if own is None else own.exact()

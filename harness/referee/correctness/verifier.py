@@ -1,4 +1,4 @@
-"""Verify a burst's answers: the contestant's claims and the bytes in the referee's buffers.
+"""Verify a burst's answers: the claims, and the bytes in the referee's buffers.
 
 Trusted side; one `Verifier` for each solution. A call passes only with positive proof of everything: structure, shape,
 dtype and device as claimed; values and state as found in the arena (`value_check.py`); unchanged inputs.
@@ -27,7 +27,7 @@ from harness.referee.problem.workspace import Workspace
 __all__ = ["EXPECTED_DEVICE", "OTHER_LAYOUT", "STATIC_BUFFER", "CallVerdict", "Verifier", "overall", "summarise"]
 
 EXPECTED_DEVICE = "cuda"
-"""Device of outputs; also on the host device, where a stand-in for CUDA keeps the distinction."""
+"""Device of outputs; also on the host device, whose stand-in for CUDA keeps the distinction."""
 
 STATIC_BUFFER = "static_buffer"
 """Label: calls return the same memory, so a later call overwrites an earlier one's result."""
@@ -255,7 +255,7 @@ def summarise(findings: Sequence[CallVerdict]) -> Mapping[str, Any]:
 
     Returns:
         Largest errors per variant, of solution and reference; the truth's sources; the precision reached; whether
-            KernelBench would accept the solution.
+        KernelBench would accept the solution.
     """
     variants: dict[str, dict[str, Any]] = {}
     for finding in findings:

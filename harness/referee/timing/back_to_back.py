@@ -38,15 +38,16 @@ TOLERANCES: Mapping[LaunchMode, Tolerance] = {LaunchMode.QUEUED: QUEUED, LaunchM
 
 MOST_LATE = 12
 """Most additional bursts after late ones. A burst is late if the referee could not read its clock in time, by more than
-a burst's tolerance. While builds used all 16 processors of a machine with an H200, three tries of 3.6 ms were late by
-0.4 to 13 ms each in seven of ten evaluations, and a call of 0.3 ms was charged up to 2.3 ms. With more tries, none of
-17 evaluations was charged.
+a burst's tolerance. Measured on an H200 while builds used all 16 processors: three tries of 3.6 ms were late by 0.4 to
+13 ms each in seven of ten evaluations. A call of 0.3 ms was charged up to 2.3 ms for it. With more tries, none of 17
+evaluations was charged.
 """
 
 REST_S = 5e-3
 ASLEEP = 0.7
-"""After a late burst the referee sleeps before it opens the gate (`REST_S`), and again while the calls run, for this
-share of the least time that they take. A process that just slept gets a processor sooner, for some milliseconds.
+"""After a late burst the referee sleeps for `REST_S` seconds before it opens the gate. It sleeps again while the calls
+run, for the share `ASLEEP` of the least time that they take. A process that just slept gets a processor sooner, for
+some milliseconds.
 """
 
 AGAIN_WITHIN_S = 5.0

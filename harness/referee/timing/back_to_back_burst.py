@@ -1,4 +1,4 @@
-"""Make one back-to-back burst, with only the calls between the referee's two clock readings.
+"""Make one back-to-back burst: only its calls run between two clock readings.
 
 Trusted side. The contestant submits queued calls behind a closed stream gate and is then stopped. The inputs are drawn
 elsewhere and copied to their places; some words of each input follow at the last moment (`late_inputs.py`), so a kernel

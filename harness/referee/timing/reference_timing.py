@@ -226,9 +226,9 @@ class ReferenceTimer:
 
 
 def sets_without_pause(workspace: Workspace, peak_bytes: int) -> int:
-    """Return the number of input sets for back-to-back calls; 0 if not even one can be copied.
+    """Return the number of input sets for back-to-back calls.
 
-    `peak_bytes` is the reference's memory beyond its inputs.
+    It is 0 if not even one set can be copied. `peak_bytes` is the reference's memory beyond its inputs.
     """
     set_bytes = max(workspace.set_bytes, 1)
     if (many := NONSTOP_BYTES // set_bytes) >= FEW_NONSTOP_SETS:
@@ -269,9 +269,9 @@ def enough(bursts: Sequence[Sequence[float]], most: int) -> bool:
 
 
 def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[list[float]]]:
-    """Split each burst's calls (at least two) into two series: every other call, and the rest.
+    """Split each burst's calls into two series: every other call, and the rest.
 
-    Which of the two goes first alternates from burst to burst.
+    A burst has at least two calls. Which of the two goes first alternates from burst to burst.
     """
     parts = [(list(burst[0::2]), list(burst[1::2])) for burst in bursts]
     turned = [(a, b) if number % 2 == 0 else (b, a) for number, (a, b) in enumerate(parts)]

@@ -131,7 +131,7 @@ class Rounds:
 
 
 class ReferenceRunner:
-    """Make the reference's bursts exactly as the contestant makes the solution's, copies included.
+    """Make the reference's bursts exactly as the contestant makes the solution's.
 
     Args:
         workspace: Buffers of the problem.
@@ -152,8 +152,8 @@ class ReferenceRunner:
     def hold_back(self, indices: Sequence[int]) -> None:
         """Withhold words of these sets' inputs.
 
-        The buffer from which they are written before a call is allocated on the stream of the call, next to its small
-        results, as in the contestant's process.
+        Their source buffer is allocated on the stream of the call, next to its small results, as in the contestant's
+        process.
         """
         with self._workspace.device.lane(self._lane):
             self._workspace.hold_back(indices)
@@ -270,13 +270,13 @@ class RoundLimits:
 
 LONG_S = 10e-3
 """Seconds from which a call is long and needs no warm-up on a GPU. In 11 bursts of calls of 17 ms without warm-up, on
-an H200, the first call took as long as the others within 0.8 %, and no burst counts by its slowest call.
+an H200, the first call took as long as the others within 0.8 %. No burst counts by its slowest call.
 """
 
 LONG_SETS = 4
-"""Calls of the solution in a round if calls are long. The reference makes as many as ever: in 39 of its bursts after a
-solution's calls of 17 to 35 ms on an H200, its first call took 2.6 % longer in the median than the shortest of its
-burst. With three or four reference calls of 2.6 ms, up to 22 rounds were needed.
+"""Calls of the solution in a round if calls are long. The reference makes as many as ever. On an H200, in 39 of its
+bursts after a solution's calls of 17 to 35 ms, its first call took 2.6 % longer than the shortest (median). With three
+or four reference calls of 2.6 ms, up to 22 rounds were needed.
 """
 
 INPUTS, REFERENCE, SOLUTION, OUTPUTS = "inputs", "reference", "solution", "outputs"

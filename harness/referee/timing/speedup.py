@@ -329,7 +329,7 @@ def peak_memory(
 
     Returns:
         `reference` and `solution` by torch's allocator; `solution_process` and `trusted_process` by the driver, the
-            latter for a process that only allocates outputs.
+        latter for a process that only allocates outputs.
     """
     return {
         "reference": known.quiet.peak_bytes,
@@ -353,7 +353,7 @@ def with_graph(
 
 
 def _floor_of_rounds(bursts: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Return the noise floor from the reference's bursts next to the solution's, for a record.
+    """Return the noise floor from the reference's bursts within the rounds.
 
     Used if nothing was measured before the solution was started.
     """

@@ -187,7 +187,7 @@ def test_honest_code_of_a_class_passes_where_its_rounding_decides_which_is_large
     assert finding.judgement is not None
     (output,) = finding.judgement.evidence["outputs"]
     assert output["rms_error"] > LIMITS[precision].rms
-    assert f"weights rounded to {precision.value}" in output["limits"]["note"]
+    assert f"rounding inputs and weights to {precision.value}" in output["limits"]["note"]
     assert finding.judgement.reached is precision
 
 
@@ -249,7 +249,7 @@ def test_nothing_makes_zeros_right_or_half_an_answer() -> None:
     assert status(judged(half, BF16, **held)) is Status.wrong_value
     most = limits_for(BF16, None, Sensitivity(precision=BF16, rms=0.3, max=0.3))
     assert (most.rms, most.max) == (MOST_RMS, 1.2)
-    assert "the most there is" in most.note
+    assert "the largest allowed" in most.note
 
 
 def test_an_overflow_of_the_class_stays_one() -> None:
