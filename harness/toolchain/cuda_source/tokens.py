@@ -27,7 +27,8 @@ def words(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 def balanced(data: bytes, start: int) -> int | None:
     """Return the end of the parenthesised group at `start`, or None.
 
-    Blanks may precede the parenthesis."""
+    Blanks may precede the parenthesis.
+    """
     i = start
     while i < len(data) and data[i : i + 1] in (b" ", b"\t", b"\n", b"\r", b"\\"):
         i += 1

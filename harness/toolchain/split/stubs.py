@@ -1,7 +1,8 @@
 """Write the host stub of a kernel: a function that launches it.
 
-This is what nvcc's own stubs do. A launch pushes its configuration and then calls the kernel as a function. The CUDA runtime knows the kernel by that
-function's address, so taking addresses, passing kernels around and setting attributes work as usual.
+This is what nvcc's own stubs do. A launch pushes its configuration and then calls the kernel as a function. The CUDA
+runtime knows the kernel by that function's address, so taking addresses, passing kernels around and setting attributes
+work as usual.
 """
 
 from __future__ import annotations
