@@ -214,7 +214,7 @@ def test_which_variables_an_object_shares() -> None:
         symbols.Symbol(name="weights", bytes=16, constant=True),
         symbols.Symbol(name="_ZN4deep7counterE", bytes=4),
     ]
-    with pytest.raises(LookupError, match="0 variables absent"):
+    with pytest.raises(LookupError, match="0 variables named absent"):
         symbols.variables_in(LISTING, {"absent": False})
 
 
