@@ -86,11 +86,11 @@ def entry_points() -> list[tuple[str, str]]:
     found = []
     for name, tree in trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if re.fullmatch(r"harness(\.\w+)+:\w+", node.value) or (
-                    re.fullmatch(r"harness(\.\w+)+", node.value) and node.value in MODULES
-                ):
-                    found.append((name, node.value))
+            if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+                continue
+            named = re.fullmatch(r"(harness(?:\.\w+)+)(:\w+)?", node.value)
+            if named and (named[2] or named[1] in MODULES):
+                found.append((name, node.value))
     return found
 
 
