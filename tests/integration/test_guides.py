@@ -502,7 +502,7 @@ def rows_of(guide: str, heading: str) -> list[list[str]]:
 
 
 def test_the_table_of_settings_is_that_of_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {cells[0].strip("`"): cells[1:] for cells in rows_of("long_runs.md", "## Settings")}
+    rows = {cells[0].strip("`"): cells[1:] for cells in rows_of("settings.md", "## Settings")}
     known = {**KEYS, **{f"timing.{name}": held for name, held in TIMING_KEYS.items()}}
     assert list(rows) == list(known)
     for name, (_, default, _) in rows.items():
@@ -517,7 +517,7 @@ def test_the_table_of_settings_is_that_of_the_configuration(capsys: pytest.Captu
 
 
 def test_the_table_of_the_leaderboards_columns_has_them_all() -> None:
-    cells = [cells[0] for cells in rows_of("results.md", "The CSV's columns are a promise")]
+    cells = [cells[0] for cells in rows_of("results.md", "### CSV columns")]
     named = {name for cell in cells for name in re.findall(r"`([a-z_0-9]+)`", cell)}
     fast = {name for name in COLUMNS if name.startswith("fast_")}
     assert named - fast == set(COLUMNS) - fast
