@@ -1,14 +1,14 @@
-"""Calls made one after another without a pause: launched one by one, queued behind a gate, or as one CUDA graph.
+"""Back-to-back calls: launched singly, queued behind a gate, or as a CUDA graph.
 
-Imports `devices` and `messages`. Both sides of the trust boundary use it: the contestant for a solution, the referee
-for the reference. Everything that can be done beforehand is done in the constructor, so that the referee's clock sees
-the calls and next to nothing else.
+Both sides: the contestant runs a solution, the referee runs the reference. The constructor does all preparation, so the
+referee's clock sees little besides the calls.
 
-Launched one by one, a short kernel takes as long as its launch. Queued, all launches were made before the gate opens,
-and the device makes the calls by itself. In both, the outputs are copied out as each call ends, so that a solution that
-returns the same memory every time can be verified too. As a graph, which has been replayed once before, the calls
-follow a cache flush that hides the graph's own launch; it is replayed several times, and outputs are copied out behind
-the last one.
+* Launched one by one: a short kernel takes as long as its launch.
+* Queued: all launches precede the opening of the gate, so the device makes the calls by itself.
+* As a graph: after one warm-up replay, a cache flush hides the launch of each timed replay.
+
+In the first two modes the outputs are copied after each call. So a solution that returns the same memory each time can
+be verified. A graph's outputs are copied after the last replay.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from harness.devices.stream_gate import StreamGate
 from harness.protocol.messages import LaunchMode
 
 REPLAYS = 5
-"""Timed replays of a graph, of which the middle one counts: one alone may meet a hiccup."""
+"""Timed replays of a graph; the median counts, because a single replay may be disturbed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedStep:
-    """One call: what has to be put in place before, the call, and what takes its result down."""
+    """One call: `before` prepares it, `forward` makes it, `after` stores its result."""
 
     before: Callable[[], None]
     forward: Callable[[], object]
@@ -40,9 +40,10 @@ class QueuedStep:
 
 
 class BackToBack:
-    """Steps made ready in one `launch_mode`. What prevents a graph from being captured is raised.
+    """A series of calls, prepared in one launch mode.
 
-    `gate` and the number of its use are wanted for queued ones, which are submitted here.
+    The constructor raises the error that prevents a graph capture. The queued mode needs `gate` and the `number` of its
+    use, and submits the calls in the constructor.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class BackToBack:
         with torch.no_grad():
             if launch_mode is LaunchMode.GRAPH:
                 self._replay = device.capture(self._forwards)
-                # A graph's first launch brings it to the device, too. What it computes here is computed again.
+                # The first launch also uploads the graph to the device. Later replays compute the results again.
                 self._replay()
                 device.synchronize()
             elif launch_mode is LaunchMode.QUEUED:
@@ -72,8 +73,9 @@ class BackToBack:
         self._results = [step.forward() for step in self._steps]
 
     def run(self) -> CallTime:
-        """Make all calls, or wait for those that are queued; the times are of all of them together, of a graph without
-        copying the outputs.
+        """Make all calls, or wait for the queued ones; return their total time.
+
+        The time of a graph excludes the copies of the outputs.
         """
         if self._finish is not None:
             return self._finish()

@@ -1,8 +1,8 @@
-"""The CUDA device: one GPU; memory is shared through CUDA's virtual-memory API and a POSIX file descriptor.
+"""The CUDA device: one GPU, with memory shared through a POSIX file descriptor.
 
-Both sides of the trust boundary use it. `cuMemCreate` with a shareable handle works from inside new user, pid, ipc
-and network namespaces and under another user id, where torch's own CUDA IPC does not, and it shares exactly what
-was allocated for sharing instead of whole blocks of the caching allocator.
+Both sides. Memory from `cuMemCreate` with a shareable handle works across user, pid, ipc and network namespaces and
+across user ids; torch's CUDA IPC does not. It also shares exactly the requested memory instead of whole blocks of the
+caching allocator.
 """
 
 from __future__ import annotations
@@ -23,41 +23,48 @@ from harness.devices.device import CallTime, DeviceError, check_extent, seed_gen
 from harness.devices.stream_gate import DONE_WORD, OPEN_WORD, PAGE_BYTES, Gate, OwnGate, StreamGate
 
 FLUSH_FACTOR = 4
-"""The flush writes this many times the L2, so that no line of an earlier call survives."""
+"""Size of the cache flush as a multiple of the L2 size, so that no line of an earlier call survives."""
 
 MIN_FLUSH_BYTES = 640 * 2**20
-"""Least size of the flush: about 0.15 ms on an H200."""
+"""Least size of the cache flush; writing it takes about 0.15 ms on an H200."""
 
 FLUSHES = 2
-"""How often it is written before a call. Together that takes longer than a forward takes to submit its launches, so the
-window between the events holds device work only and not the Python that launches it. Once is enough for that on a
-machine at rest; where others keep the host's processors busy, calls of eager on an H200 that take 1.04 and 2.69 ms took
-up to 0.2 ms longer, for seconds, as calls do whose launches come that late (`results/time-h200/busy-hosts.md`)."""
+"""How often the flush buffer is written before a call.
+
+The flush must take longer than a `forward` takes to submit its launches. Then the events enclose device work only, not
+the Python code that launches it. One write is enough on an idle machine. On a busy host, eager calls of 1.04 and 2.69
+ms on an H200 took up to 0.2 ms longer for seconds, because their launches came too late
+(`results/time-h200/busy-hosts.md`).
+"""
 
 LANES = (0, 5, 11, 16)
-"""Streams, by the order in which they are made, after the default one. The driver gives some five in a row to one group
-of hardware queues: so it was in 12 processes on an H200, in which these four were of one kind or another (`empty`) as
-it happened."""
+"""Number of each stream in the order of creation; 0 is the default stream.
+
+The driver assigns about five consecutive streams to one group of hardware queues (12 processes on an H200). These four
+were of two kinds (`empty_kernel`), in varying order.
+"""
 
 KEPT_CACHE_SHARE = 0.05
-"""Part of the GPU's memory up to which torch may keep what is freed, where others ask what is free: to give it back and
-to get it anew takes some ten milliseconds for each problem."""
+"""Share of the GPU's memory up to which torch may keep freed memory if another process asks for free memory. Returning
+and reallocating memory takes about 10 ms for each problem.
+"""
 
 ROOMY_CACHE_SHARE = 0.25
-"""The same where what they want is free anyhow: the rest of the GPU's memory is enough for others. To give back what
-problems had left took 140 ms before each next one on an H100."""
+"""The same share if enough memory is free anyway. Returning the memory of earlier problems took 140 ms before each next
+problem on an H100.
+"""
 
 
 def _driver() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        raise DeviceError("the package cuda-bindings is missing: pip install cuda-bindings") from error
+        raise DeviceError("the package cuda-bindings is not installed: pip install cuda-bindings") from error
     return driver
 
 
 def _check(outcome: tuple[Any, ...], what: str) -> Any:
-    """The value(s) of a driver call. Raises `DeviceError` naming `what` where the driver refused."""
+    """Return the values of a driver call; raise `DeviceError` if its code is an error."""
     code, *values = outcome
     if int(code) != 0:
         raise DeviceError(f"{what} failed: {code.name}")
@@ -65,7 +72,7 @@ def _check(outcome: tuple[Any, ...], what: str) -> Any:
 
 
 class _Span:
-    """Device bytes as the CUDA array interface, from which torch makes a tensor without copying."""
+    """Device bytes as a CUDA array interface: torch makes a tensor without a copy."""
 
     def __init__(self, address: int, nbytes: int, keep: object) -> None:
         self.__cuda_array_interface__ = {
@@ -79,7 +86,7 @@ class _Span:
 
 
 class CudaArena:
-    """A physical allocation of the GPU, mapped read-write into this process."""
+    """A physical allocation of GPU memory, mapped read-write into this process."""
 
     def __init__(self, device: CudaDevice, handle: Any, nbytes: int, fd: int) -> None:
         driver = _driver()
@@ -93,7 +100,7 @@ class CudaArena:
         access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         access.location.id = device.index
         access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        _check(driver.cuMemSetAccess(self._address, nbytes, [access], 1), "opening shared GPU memory")
+        _check(driver.cuMemSetAccess(self._address, nbytes, [access], 1), "setting the access to shared GPU memory")
 
     @property
     def nbytes(self) -> int:
@@ -123,15 +130,13 @@ class CudaArena:
 
 
 def _unregister(held: mmap.mmap, page: int) -> None:
-    """Take a page back from the driver, then unmap it. A broken context has lost it already."""
+    """Unregister a page from the driver, unless the context is broken, and unmap it."""
     _driver().cuMemHostUnregister(page)
     held.close()
 
 
 class CudaGate:
-    """The device's end of a `harness.devices.stream_gate.Gate`: memory operations of streams on its page, made visible
-    to the GPU.
-    """
+    """The device's end of a `stream_gate.Gate`: stream operations on its page."""
 
     def __init__(self, index: int, fd: int) -> None:
         driver = _driver()
@@ -141,7 +146,7 @@ class CudaGate:
         page = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         flags = driver.CU_MEMHOSTREGISTER_DEVICEMAP | driver.CU_MEMHOSTREGISTER_PORTABLE
         _check(driver.cuMemHostRegister(page, PAGE_BYTES, flags), "registering a page of host memory")
-        # The driver would take the page for registered for ever, and another that is mapped at its address later too.
+        # Without this, the driver keeps the page registered for ever, also when another page is mapped at its address.
         weakref.finalize(self, _unregister, self._map, page).atexit = False
         self._address = int(_check(driver.cuMemHostGetDevicePointer(page, 0), "mapping a page of host memory"))
 
@@ -149,13 +154,13 @@ class CudaGate:
         driver = _driver()
         flag = int(driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
         address = self._address + 4 * OPEN_WORD
-        _check(driver.cuStreamWaitValue32(self._stream(), address, number, flag), "waiting for the gate")
+        _check(driver.cuStreamWaitValue32(self._stream(), address, number, flag), "queueing a wait for the stream gate")
 
     def tell(self, number: int) -> None:
         driver = _driver()
         flag = int(driver.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT)
         address = self._address + 4 * DONE_WORD
-        _check(driver.cuStreamWriteValue32(self._stream(), address, number, flag), "telling that work is done")
+        _check(driver.cuStreamWriteValue32(self._stream(), address, number, flag), "queueing the final write")
 
     def _stream(self) -> int:
         return int(torch.cuda.current_stream(self._index).cuda_stream)
@@ -168,12 +173,12 @@ class CudaDevice:
 
     def __init__(self, index: int = 0) -> None:
         if not torch.cuda.is_available():
-            raise DeviceError("torch sees no CUDA GPU: check `harness doctor`, or run without one by --device host")
+            raise DeviceError("torch finds no CUDA GPU: run `harness doctor`, or use the CPU with --device host")
         if index >= torch.cuda.device_count():
-            raise DeviceError(f"there is no GPU {index}: torch sees {torch.cuda.device_count()}")
+            raise DeviceError(f"GPU {index} does not exist: torch finds {torch.cuda.device_count()}")
         self.index = index
         torch.cuda.set_device(index)
-        torch.empty(1, device=f"cuda:{index}")  # makes the primary context current, which the driver calls need
+        torch.empty(1, device=f"cuda:{index}")  # makes the primary context current for the driver calls
         self._own_gate: OwnGate | None = None
         self._flush: torch.Tensor | None = None
         self._shifted = False
@@ -207,7 +212,7 @@ class CudaDevice:
         driver = _driver()
         prop = self._properties()
         flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
-        granularity = int(_check(driver.cuMemGetAllocationGranularity(prop, flag), "asking for granularity"))
+        granularity = int(_check(driver.cuMemGetAllocationGranularity(prop, flag), "querying the granularity"))
         size = max(1, -(-nbytes // granularity)) * granularity
         handle = _check(driver.cuMemCreate(size, prop, 0), f"allocating {size} bytes of shareable GPU memory")
         kind = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -260,10 +265,10 @@ class CudaDevice:
     ) -> CallTime:
         flush = self.prepare_flush()
         torch.cuda.synchronize(self.index)
-        _driver().cuCtxResetPersistingL2Cache()  # refused where lines can't persist
-        # A launch takes some 0.85 us longer from every other place in the GPU's queue (an H200, whatever the addresses
-        # of its data). One more launch before every other call puts both kinds of places under each series of calls,
-        # whether one call makes an odd or an even number of launches.
+        _driver().cuCtxResetPersistingL2Cache()  # fails harmlessly on GPUs without persisting L2 lines
+        # Every second place in the GPU's queue delays a launch by about 0.85 us (H200, at any data address). One extra
+        # launch before every second call gives each series both kinds of places equally often, for odd and even numbers
+        # of launches in a call.
         self._shifted = not self._shifted
         if self._shifted:
             flush[:1].zero_()

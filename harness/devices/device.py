@@ -1,7 +1,7 @@
-"""Devices: where solutions execute, behind one Protocol with two implementations.
+"""Devices that run solutions: one protocol, for CUDA GPUs and for the CPU.
 
-Used on both sides of the trust boundary: the referee allocates shared memory, the contestant attaches it. Imports
-`model` only. `open_device` imports the implementation asked for, so that a machine without CUDA never loads it.
+Both sides. The referee allocates shared memory and the contestant attaches it. `open_device` imports only the requested
+implementation, so a machine without CUDA never loads it.
 """
 
 from __future__ import annotations
@@ -19,41 +19,62 @@ from harness.core.choices import DeviceKind
 from harness.devices.stream_gate import OwnGate, StreamGate
 
 ALIGNMENT_BYTES = 512
-"""Alignment of every tensor in an arena: what the caching allocator of torch gives, so kernels see no difference."""
+"""Alignment of every tensor in an arena: the same as in torch's caching allocator, so kernels see no difference."""
 
 
 class DeviceError(Exception):
-    """The device is missing, or refused what the harness needs of it: the machine's fault, never a solution's."""
+    """The device is missing or refuses a request of the harness.
+
+    The cause is the machine, never a solution.
+    """
 
 
 class Arena(Protocol):
-    """Memory that the referee made and a contestant may map: one block, addressed by byte offsets."""
+    """One block of shared memory, allocated by the referee and mapped by a contestant.
+
+    Byte offsets address its contents.
+    """
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Size in bytes; at least the requested size."""
+        ...
 
     @property
     def fd(self) -> int:
-        """Descriptor to pass to the contestant; owned by the arena."""
+        """File descriptor to send to the contestant; the arena owns it."""
         ...
 
     def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """A contiguous tensor over the bytes from `offset`, with a storage of exactly its own size.
+        """Return a contiguous tensor over the bytes from `offset`.
 
-        Raises `ValueError` where it would leave the arena or `offset` is not a multiple of `ALIGNMENT_BYTES`.
+        Args:
+            offset: First byte; a multiple of `ALIGNMENT_BYTES`.
+            shape: Shape of the tensor.
+            dtype: Data type of the tensor.
+
+        Returns:
+            A tensor on the arena's device. Its storage is exactly as large as the tensor.
+
+        Raises:
+            ValueError: The tensor leaves the arena, or `offset` is not aligned.
         """
         ...
 
     def close(self) -> None:
-        """Unmap and free. Tensors over the arena must not be touched any more."""
+        """Unmap and free the memory; tensors over the arena become invalid."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTime:
-    """What one call took. `device_s` is by the device's clock, `window_s` by the host's, submission to completion.
+    """Duration of one timed call or one timed series of calls, in seconds.
 
-    On the host device both are the host's clock. Seconds.
+    On the host device both values come from the host's clock.
+
+    Attributes:
+        device_s: Time by the device's clock (CUDA events).
+        window_s: Time by the host's clock, from submission to completion.
     """
 
     device_s: float
@@ -61,58 +82,110 @@ class CallTime:
 
 
 class Device(Protocol):
-    """What the referee and the contestant need of the place where solutions run."""
+    """Operations that referee and contestant need from the hardware under solutions.
+
+    Attributes:
+        kind: `cuda` or `host`.
+    """
 
     kind: DeviceKind
 
     @property
-    def torch_device(self) -> torch.device: ...
+    def torch_device(self) -> torch.device:
+        """The device as torch names it."""
+        ...
 
     @property
     def name(self) -> str | None:
-        """The GPU's name as its driver gives it; None on the host device."""
+        """Name of the GPU as its driver reports it; None on the host device."""
         ...
 
     @property
     def uuid(self) -> str | None:
-        """The GPU's UUID, by which NVML finds it; None on the host device."""
+        """UUID of the GPU, by which NVML finds it; None on the host device."""
         ...
 
     def allocate(self, nbytes: int) -> Arena:
-        """Shareable zeroed memory (referee side). Raises `DeviceError` where there is not enough."""
+        """Allocate zeroed memory that another process can map (referee's side).
+
+        Args:
+            nbytes: Least size in bytes.
+
+        Returns:
+            The arena; it may be larger than `nbytes`.
+
+        Raises:
+            DeviceError: The device has too little free memory.
+        """
         ...
 
     def attach(self, fd: int, nbytes: int) -> Arena:
-        """Map an arena received from the referee (contestant side); takes ownership of `fd`."""
+        """Map an arena that the referee allocated (contestant's side).
+
+        Args:
+            fd: File descriptor of the arena; the new arena owns it from now on.
+            nbytes: Size of the arena in bytes (`Arena.nbytes`).
+
+        Returns:
+            The arena in this process.
+
+        Raises:
+            DeviceError: The driver refuses to import or map the memory.
+        """
         ...
 
     def free_bytes(self, enough: int | None = None) -> int:
-        """Memory that could be allocated now. Where more than `enough` is free anyhow, what is kept for later use may
-        stay kept, which the answer leaves out then.
+        """Measure the memory that can be allocated now.
+
+        Args:
+            enough: Size in bytes that the caller needs. If more is free, torch may keep freed memory in its cache for
+                later use. The result does not count such memory.
+
+        Returns:
+            Free memory in bytes.
+
+        Raises:
+            DeviceError: The operating system does not report free memory.
         """
         ...
 
     def synchronize(self) -> None:
-        """Wait until everything submitted to the device, on any stream, has finished."""
+        """Wait until all work submitted on any stream has finished."""
         ...
 
     def reseed(self, seed: int) -> None:
-        """Seed every random generator that a constructor or a forward may draw from."""
+        """Seed every random generator that a constructor or a `forward` may use.
+
+        Args:
+            seed: Seed for all of them.
+        """
         ...
 
     @property
     def lanes(self) -> tuple[int, ...]:
-        """Ways by which work may reach the device, some of which it may take work from faster than from others; 0, the
-        default, comes first.
+        """Numbers of the ways (streams) by which work can reach the device.
+
+        A device may start work from some lanes faster than from others. Lane 0, the default stream, comes first.
         """
         ...
 
     def lane(self, number: int) -> AbstractContextManager[object]:
-        """What is submitted inside the block goes this way; nothing may be under way on another meanwhile."""
+        """Send the work submitted inside the block by way of one lane.
+
+        Args:
+            number: One of `lanes`. No work may be pending on another lane meanwhile.
+
+        Returns:
+            The context manager.
+        """
         ...
 
     def prepare_flush(self) -> torch.Tensor:
-        """The memory that cold calls write to flush the caches; taken now, or the first of them would take it."""
+        """Allocate the buffer of the cache flush before the first cold call needs it.
+
+        Returns:
+            The buffer (uint8), always the same.
+        """
         ...
 
     def time_cold(
@@ -121,10 +194,18 @@ class Device(Protocol):
         after: Callable[[object], None],
         before: Callable[[], None] | None = None,
     ) -> CallTime:
-        """Time one call with cold caches and the launch latency hidden behind the cache flush.
+        """Time one call with cold caches.
 
-        `before()` is submitted behind the flush and ahead of the clock's start. `after(result)` runs as the window
-        closes, in the same stream, before the device is synchronised: it is where the outputs are copied out.
+        The cache flush runs first and hides the launch overhead of the call.
+
+        Args:
+            call: The call to time.
+            after: Receives the result of `call` in the same stream, before the device is synchronised. It copies the
+                outputs.
+            before: Submitted after the flush and before the clock starts.
+
+        Returns:
+            Device time of the call and host time of the window. On CUDA the window includes `after`.
         """
         ...
 
@@ -134,66 +215,136 @@ class Device(Protocol):
         after: Callable[[object], None],
         before: Callable[[], None] | None = None,
     ) -> CallTime:
-        """Time one call as a caller sees it: from an idle device to the end of everything it started."""
+        """Time one call as a caller sees it: idle device to completed work.
+
+        Args:
+            call: The call to time.
+            after: Receives the result of `call` after the clock has stopped.
+            before: Runs and completes before the clock starts.
+
+        Returns:
+            Device time and host time of the call.
+        """
         ...
 
     def time_back_to_back(self, calls: Sequence[Callable[[], None]]) -> CallTime:
-        """Time calls submitted one after another, without a flush or a pause: from the first to the end of all.
+        """Time a series of calls, submitted without a flush or a pause in between.
 
-        Both times are of all of them together.
+        Args:
+            calls: The calls, in order.
+
+        Returns:
+            Device time and host time of all calls together.
         """
         ...
 
     def capture(self, work: Callable[[], object]) -> Callable[[], None]:
-        """Record what `work` submits, without executing it, as a graph; what is returned executes it.
+        """Record the work that `work` submits as a graph, without executing it.
 
-        Raises `DeviceError` where the device has no graphs, and whatever `work` or the driver raises where it can't
-        be captured.
+        Args:
+            work: Submits the work to record.
+
+        Returns:
+            A function that executes the graph once.
+
+        Raises:
+            DeviceError: The device has no graphs.
+            RuntimeError: The work cannot be captured. `work` may raise any other exception.
         """
         ...
 
     @property
     def cache_bytes(self) -> int:
-        """Size of the cache that all of the device shares."""
+        """Size in bytes of the cache that the whole device shares."""
         ...
 
     def attach_gate(self, fd: int) -> StreamGate:
-        """The device's end of a gate whose page is `fd` (owned by the gate from now on), on the current stream.
+        """Open the device's end of a stream gate, for the current stream.
 
-        Raises `DeviceError` where the device has none.
+        Args:
+            fd: Descriptor of the gate's page; the returned gate owns it from now on.
+
+        Returns:
+            The device's end of the gate.
+
+        Raises:
+            DeviceError: The device has no stream gates.
         """
         ...
 
     def own_gate(self) -> OwnGate:
-        """A gate of this process's own, always the same. Raises `DeviceError` where the device has none."""
+        """Return a gate with both ends in this process, always the same one.
+
+        Returns:
+            Both ends of the gate.
+
+        Raises:
+            DeviceError: The device has no stream gates.
+        """
         ...
 
     def queue(self, calls: Sequence[Callable[[], None]], gate: StreamGate, number: int) -> Callable[[], CallTime]:
-        """Submit calls behind a shut gate (its use `number`), to be made back to back once it is open.
+        """Submit calls behind a closed stream gate; they run back to back once it opens.
 
-        What is returned waits for their end and gives the times of all of them together, both by the device's clock.
+        Args:
+            calls: The calls, in order.
+            gate: The device's end of the gate.
+            number: Number of this use of the gate.
+
+        Returns:
+            A function that waits for the calls. It returns their total time; both values come from the device's clock.
+
+        Raises:
+            DeviceError: The device has no stream gates.
         """
         ...
 
     def start_peak(self) -> int:
-        """Begin to watch for the most memory that this process's tensors take on the device; what they take now."""
+        """Start to record the peak memory of this process's tensors on the device.
+
+        Returns:
+            Memory of the tensors now, in bytes.
+        """
         ...
 
     def peak_bytes(self) -> int | None:
-        """The most since `start_peak`, by torch's allocator, without the device's own cache flush; None: not known."""
+        """Return the peak memory of this process's tensors since `start_peak`.
+
+        Returns:
+            Bytes by torch's allocator, without the harness's flush buffer; None if unknown.
+        """
         ...
 
     def taken_bytes(self) -> int | None:
-        """Device memory that no process could have now, by the driver's count; None: not known."""
+        """Return the device memory that no process can allocate now.
+
+        Returns:
+            Bytes by the driver's count; None if unknown.
+        """
         ...
 
     def memory_bytes(self) -> int | None:
-        """All memory that the device has, by the driver's count; None where it is no device's own."""
+        """Return the total memory of the device.
+
+        Returns:
+            Bytes by the driver's count; None if the device has no memory of its own.
+        """
         ...
 
 
 def open_device(kind: DeviceKind, index: int = 0) -> Device:
-    """The device of this kind. Raises `DeviceError` with what to do where the machine lacks it."""
+    """Open a device.
+
+    Args:
+        kind: `cuda` or `host`.
+        index: Index of the GPU among the visible ones; ignored for `host`.
+
+    Returns:
+        The device.
+
+    Raises:
+        DeviceError: This machine has no such device. The message says how to fix it.
+    """
     if kind is DeviceKind.CUDA:
         from harness.devices.cuda import CudaDevice
 
@@ -204,10 +355,13 @@ def open_device(kind: DeviceKind, index: int = 0) -> Device:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed Python's, numpy's and torch's global generators (torch: on the CPU and every CUDA device in use).
+    """Seed the global generators of Python, numpy and torch (CPU and used GPUs).
 
-    `torch.manual_seed` gives these the same state. But for each kind of device that is not in use, it notes the call
-    and a traceback to be told in case it ever is: a third of a millisecond, and memory that is never given back.
+    The states equal those that `torch.manual_seed` sets. That function also records a traceback for each kind of device
+    that is not in use. This takes 0.3 ms and memory that is never freed.
+
+    Args:
+        seed: Seed for all generators.
     """
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -217,12 +371,27 @@ def seed_generators(seed: int) -> None:
 
 
 def aligned(nbytes: int) -> int:
-    """`nbytes` rounded up to the next multiple of `ALIGNMENT_BYTES`."""
+    """Round `nbytes` up to the next multiple of `ALIGNMENT_BYTES`.
+
+    Args:
+        nbytes: A size in bytes.
+
+    Returns:
+        The rounded size in bytes.
+    """
     return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
-    """Bytes of a contiguous tensor."""
+    """Compute the size of a contiguous tensor.
+
+    Args:
+        shape: Shape of the tensor.
+        dtype: Data type of the tensor.
+
+    Returns:
+        Size in bytes.
+    """
     count = 1
     for extent in shape:
         count *= extent
@@ -230,8 +399,17 @@ def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
 
 
 def check_extent(offset: int, size_bytes: int, limit_bytes: int) -> None:
-    """Raise `ValueError` unless `size_bytes` from `offset` lie inside an arena of `limit_bytes`, aligned."""
+    """Check that a range lies inside an arena and is aligned.
+
+    Args:
+        offset: First byte of the range.
+        size_bytes: Size of the range.
+        limit_bytes: Size of the arena.
+
+    Raises:
+        ValueError: The range leaves the arena, or `offset` is not a multiple of `ALIGNMENT_BYTES`.
+    """
     if offset < 0 or offset % ALIGNMENT_BYTES or offset + size_bytes > limit_bytes:
         raise ValueError(
-            f"{size_bytes} bytes at offset {offset} do not lie aligned inside an arena of {limit_bytes} bytes"
+            f"{size_bytes} bytes at offset {offset} are misaligned or outside of the arena of {limit_bytes} bytes"
         )

@@ -1,8 +1,8 @@
-"""Is this process alone on the GPU at this moment? Asked of the GPU itself, not of the driver's books.
+"""Detect whether another process runs kernels on the GPU, by a probe kernel.
 
-Imports `nvrtc` and torch. Trusted side. NVML tells which processes hold memory, not which have work, and samples how
-busy the GPU is six times a second. But where two processes have work, the GPU gives each of them slices of about two
-milliseconds in turn: a kernel that does nothing but read the clock for several slices sees the others' as gaps.
+Trusted side. NVML lists the processes that hold memory, not those that run kernels, and samples the load only six times
+a second. A GPU that serves two processes gives each slices of about 2 ms in turn. A kernel that only reads the clock
+for several slices sees the others' slices as gaps.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import torch
 from harness.devices import nvrtc
 
 PROBE_NS = 6_000_000
-"""How long one look takes: three slices of the GPU's round robin, so that whoever has work gets one."""
+"""Duration of one probe in nanoseconds: three slices of the GPU's round robin, so that every active process gets one.
+"""
 
 GAP_NS = 100_000
-"""A pause in the clock's readings that only another process explains; readings are a microsecond apart or less."""
+"""Gap between two clock readings, in nanoseconds, that only another process explains; readings are at most 1 us apart.
+"""
 
 _SOURCE = """
 extern "C" __global__ void look(long long duration, long long *found)
@@ -38,7 +40,13 @@ extern "C" __global__ void look(long long duration, long long *found)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingProbe:
-    """What looking told: `alone` at the end, after `waited_s`; `widest_gap_s` of the last look."""
+    """Result of the probes.
+
+    Attributes:
+        alone: Whether no other process ran kernels during the last probe.
+        waited_s: Time until the result, in seconds.
+        widest_gap_s: Widest gap of the last probe, in seconds.
+    """
 
     alone: bool
     waited_s: float
@@ -46,8 +54,9 @@ class SharingProbe:
 
 
 def widest_gap_s(device_index: int) -> float | None:
-    """Look once: the longest time in which the GPU did not run this process although it had work; None where no kernel
-    can be had. Synchronises.
+    """Probe once: the longest time without service for this process, in seconds.
+
+    Synchronises the device. Returns None if no kernel can be compiled.
     """
     kernels = nvrtc.load(_SOURCE, ("look",), device_index)
     if kernels is None:
@@ -58,7 +67,7 @@ def widest_gap_s(device_index: int) -> float | None:
 
 
 def wait_until_alone(device_index: int, limit_s: float) -> SharingProbe:
-    """Look until no other process has work on the GPU, for `limit_s` at most."""
+    """Probe until no other process runs kernels on the GPU, at most `limit_s` seconds."""
     begin = time.perf_counter()
     while True:
         gap_s = widest_gap_s(device_index)

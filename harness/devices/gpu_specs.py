@@ -1,7 +1,6 @@
-"""What a GPU can do: `Peaks` as a value, and those that datasheets state, by the device's name.
+"""Peak rates of GPUs: the `Peaks` value and a table of datasheets.
 
-Imports nothing of the harness, nor torch. Pure; trusted side. Nothing here measures peaks:
-`harness.devices.measured_peaks` does.
+Trusted side. `measured_peaks` measures peaks; this module does not.
 """
 
 from __future__ import annotations
@@ -15,11 +14,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
-    """What one GPU can do. `source` is `measured` or `datasheet`; `reference` says by what or where.
+    """Peak rates of one GPU.
 
-    `flops_per_s` is keyed by precision class (and `fp64`), dense; `copy_bytes_per_s` counts bytes read plus bytes
-    written, `read_bytes_per_s` is of reading alone. `launch_floor_s` is the device time of a call that launches one
-    empty kernel, `launch_latency_s` the host's time of such a call from an idle device. None where unknown.
+    Attributes:
+        name: Name of the GPU.
+        copy_bytes_per_s: Bytes read plus bytes written per second, by a copy.
+        flops_per_s: Dense rate by precision class (and `fp64`).
+        l2_bytes: Size of the L2 cache.
+        source: `measured` or `datasheet`.
+        reference: How it was measured, or which document states it.
+        launch_floor_s: Device time of a call that launches one empty kernel; None if unknown.
+        read_bytes_per_s: Bytes read per second, by a reduction; None if unknown.
+        launch_latency_s: Host time of a call with one empty kernel on an idle device; None if unknown.
     """
 
     name: str
@@ -34,15 +40,15 @@ class Peaks:
 
     def __post_init__(self) -> None:
         if self.source not in ("measured", "datasheet"):
-            raise ValueError(f"peaks are measured or from a datasheet, not {self.source!r}")
+            raise ValueError(f"the source of peaks must be measured or datasheet, not {self.source!r}")
         known = (self.read_bytes_per_s, self.launch_floor_s, self.launch_latency_s)
         rates = (self.copy_bytes_per_s, *self.flops_per_s.values(), *(value for value in known if value is not None))
         if not all(math.isfinite(rate) and rate > 0.0 for rate in rates) or self.l2_bytes < 0:
-            raise ValueError(f"the peaks of {self.name} are not all positive")
+            raise ValueError(f"the peaks of {self.name} must all be finite and positive")
 
     @property
     def memory_bytes_per_s(self) -> float:
-        """The fastest that bytes move: most GPUs read faster than they copy, and a reduction hardly writes."""
+        """The fastest memory rate; most GPUs read faster than they copy."""
         return max(self.copy_bytes_per_s, self.read_bytes_per_s or 0.0)
 
     def to_json(self) -> dict[str, Any]:
@@ -60,7 +66,7 @@ class Peaks:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Peaks:
-        """The inverse of `to_json`. Raises `ValueError` where something is missing or impossible."""
+        """Invert `to_json`; raise `ValueError` for a missing or impossible value."""
         try:
             return cls(
                 name=str(value["name"]),
@@ -74,7 +80,7 @@ class Peaks:
                 launch_latency_s=_optional(value.get("launch_latency_s")),
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not the peaks of a GPU: {error!r}") from error
+            raise ValueError(f"not the peaks of a GPU (a value is missing or has the wrong type): {error!r}") from error
 
 
 def _optional(value: Any) -> float | None:
@@ -157,9 +163,9 @@ DATASHEETS: tuple[tuple[str, Peaks], ...] = (
         ),
     ),
 )
-"""Upper bounds by a pattern of the device's name as the driver gives it, the first match counting. Dense rates."""
+"""Upper limits by a regular expression for the driver's device name; the first match counts. Rates are dense."""
 
 
 def datasheet(device_name: str) -> Peaks | None:
-    """The datasheet's peaks of a GPU by its name (`NVIDIA H200`); None where it is not in the table."""
+    """Return the datasheet's peaks for a GPU's name (`NVIDIA H200`), or None."""
     return next((peaks for pattern, peaks in DATASHEETS if re.search(pattern, device_name)), None)

@@ -1,16 +1,13 @@
-"""How many hardware queues a process gets for its GPU context: one, where it has no use for more.
+"""Choose the number of hardware queues for a process's GPU context.
 
-Pure; text in, environment variables out.
+CUDA spreads the streams of a context over 8 hardware queues. The driver creates and destroys contexts one after another
+for all processes and GPUs of a machine. With one queue, creating takes 0.09 s instead of 0.15 s and destroying 0.02 s
+instead of 0.06 s (six contexts at once, H200, driver 580.159.04, `results/contexts-h200.md`). Nothing can be timed
+meanwhile, so an evaluation mostly waits for this.
 
-CUDA gives a context 8 queues, over which its streams are spread. The driver opens and ends contexts one after another
-for all processes and GPUs of a machine, and takes half as long for one with a single queue: on an H200 (driver
-580.159.04) 0.09 s instead of 0.15 to open it and 0.02 s instead of 0.06 to end it, of six at once
-(`results/contexts-h200.md`). Nothing may be timed meanwhile, so that these are what an evaluation mostly waits for.
-
-Work of one stream runs in order, with one queue or with eight. What runs in several at once would stand in line in one
-queue, and it would count as slower than it is: code whose text speaks of making or choosing streams, of graphs (whose
-branches do the same), or of a library's parts that do so by themselves, gets the usual number. Who hides that from
-these words slows nobody but himself.
+Work of one stream runs in order with any number of queues. Work of several streams would be serialised by one queue and
+look slower. So code whose text mentions streams, graphs, or libraries that use streams gets the default number. Hiding
+streams from this check only slows the solution itself. `tests/unit/devices/test_hardware_queues.py` pins the choice.
 """
 
 from __future__ import annotations
@@ -22,21 +19,28 @@ VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 ONE_QUEUE: Mapping[str, str] = {VARIABLE: "1"}
 
-# Every repetition has an end: the referee reads texts of megabytes that may be made to keep it busy.
+# Every repetition is bounded: the referee searches texts of megabytes that may be crafted to keep it busy.
 _SEVERAL = re.compile(
     r"""
-    stream_?(create|frompool|fromexternal|guard|perthread|nonblocking|begincapture)   # CUDA's, torch's and the driver's
+    stream_?(create|frompool|fromexternal|guard|perthread|nonblocking|begincapture)  # CUDA, torch, driver
     | setcurrent\w{0,40}stream | externalstream | legacy_?default_?stream | default-stream
     | \b(cuda|torch|cupy)\.stream | import\s[^\n]{0,200}\bstream\b
     | (?-i:\bStream\s*\() | (?<!getcurrent)cudastream\s*\(
     | graph
-    | lstm | gru\b | \brnn | cudnn | nccl                                              # cuDNN's recurrent ones
-    | dlopen | dlsym | ctypes | cffi                                                   # whatever that calls
+    | lstm | gru\b | \brnn | cudnn | nccl  # cuDNN's recurrent kernels
+    | dlopen | dlsym | ctypes | cffi  # may call anything
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 
 
 def queues_for(source: str) -> Mapping[str, str]:
-    """What the environment of the process that runs `source` must say of its queues: one, or nothing."""
+    """Return the environment variables for the process that runs `source`.
+
+    Args:
+        source: All source text of a solution.
+
+    Returns:
+        `ONE_QUEUE`, or nothing if the solution may use several streams.
+    """
     return {} if _SEVERAL.search(source) else ONE_QUEUE

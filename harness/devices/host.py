@@ -1,7 +1,6 @@
-"""The host device: solutions run on the CPU, memory is shared as an anonymous file (memfd).
+"""The host device: solutions run on the CPU and share memory as a memfd.
 
-Both sides of the trust boundary use it. Clocks are the host's; caches are cooled by writing a buffer larger than
-the last-level cache.
+Both sides. All clocks are the host's. The cache flush writes a buffer larger than the last-level cache.
 """
 
 from __future__ import annotations
@@ -21,10 +20,12 @@ from harness.devices.device import CallTime, DeviceError, check_extent, seed_gen
 from harness.devices.stream_gate import OwnGate, StreamGate
 
 _FALLBACK_CACHE_BYTES = 32 * 2**20
-"""Last-level cache assumed where the kernel does not tell: a usual size for a server's share of L3."""
+"""Assumed last-level cache if the kernel does not report its size; typical for one core's share of a server's L3."""
 
 _LARGEST_CACHE_BYTES = 64 * 2**20
-"""Most that is flushed: a virtual machine reports the whole socket's L3, of which a core's share is far smaller."""
+"""Upper limit of the flushed cache. A virtual machine reports the L3 of a whole socket; the share of a core is far
+smaller.
+"""
 
 
 class HostArena:
@@ -56,7 +57,7 @@ class HostArena:
         try:
             self._map.close()
         except BufferError:
-            # Tensors over the map are still alive; the mapping goes with the last of them.
+            # Tensors over the map are still alive; the mapping ends with the last of them.
             return
 
 
@@ -84,11 +85,12 @@ class HostDevice:
         fd = os.memfd_create("harness-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.posix_fallocate(fd, 0, nbytes)
-            # Whoever is given the descriptor could cut the memory off, and its owner's next look would be a SIGBUS.
+            # Without seals, a process with the descriptor could shrink the memory, and the owner's next access would
+            # raise SIGBUS.
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         except OSError as error:
             os.close(fd)
-            raise DeviceError(f"no {nbytes} bytes of shared host memory: {error}") from error
+            raise DeviceError(f"cannot allocate {nbytes} bytes of shared host memory: {error}") from error
         return HostArena(fd, nbytes)
 
     def attach(self, fd: int, nbytes: int) -> HostArena:
@@ -98,7 +100,7 @@ class HostDevice:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-        raise DeviceError("/proc/meminfo does not tell how much memory is available")
+        raise DeviceError("/proc/meminfo has no line MemAvailable, so the available memory is unknown")
 
     def synchronize(self) -> None:
         return
@@ -150,17 +152,17 @@ class HostDevice:
         return CallTime(device_s=elapsed, window_s=elapsed)
 
     def capture(self, work: Callable[[], object]) -> Callable[[], None]:
-        raise DeviceError("the host device has no graphs")
+        raise DeviceError("the host device has no CUDA graphs")
 
     def attach_gate(self, fd: int) -> StreamGate:
         os.close(fd)
-        raise DeviceError("the host device queues nothing")
+        raise DeviceError("the host device has no queue, so calls cannot wait behind a stream gate")
 
     def own_gate(self) -> OwnGate:
-        raise DeviceError("the host device queues nothing")
+        raise DeviceError("the host device has no queue, so calls cannot wait behind a stream gate")
 
     def queue(self, calls: Sequence[Callable[[], None]], gate: StreamGate, number: int) -> Callable[[], CallTime]:
-        raise DeviceError("the host device queues nothing")
+        raise DeviceError("the host device has no queue, so calls cannot wait behind a stream gate")
 
     @property
     def cache_bytes(self) -> int:
@@ -180,7 +182,7 @@ class HostDevice:
 
 
 def last_level_cache_bytes() -> int:
-    """Size of the largest CPU cache of the first core, in bytes, up to `_LARGEST_CACHE_BYTES`."""
+    """Return the size of the first core's largest cache in bytes, at most 64 MiB."""
     largest = 0
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = entry.read_text().strip()

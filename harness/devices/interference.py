@@ -1,7 +1,7 @@
-"""Whether something else touched a measurement: other processes' work on the GPU, or clocks held down.
+"""Decide whether other processes or lowered clocks disturbed a measurement.
 
-Pure: readings in, words out. What can't be known disturbs nothing and is recorded as unknown: in a container NVML may
-name processes by numbers that mean others here, or none at all, and many drivers don't say who was busy.
+Readings in, text out. An unknown value counts as no disturbance and is recorded as unknown. In a container NVML may
+report process ids of another namespace, or none. Many drivers do not report which processes were busy.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DISTURBED = "disturbed"
-"""Label: another process worked on the GPU, or it was throttled, while a solution was timed, repeats included; or in
-rounds that were thrown away for it, while those that count are charged for what nothing explains."""
+"""Label: another process used the GPU, or it was throttled, while the solution was timed, also in repeats. Or repeated
+rounds were disturbed and the counted rounds contain time that nothing explains.
+"""
 
 MAX_REPEATS = 4
-"""Rounds of one solution that are thrown away and made again; then they count, and the label says so."""
+"""Rounds of one solution that are repeated because of a disturbance; further disturbed rounds count, and the label says
+so.
+"""
 
 BUSY_PERCENT = 2
-"""Share of a sampling period in which a foreign process must have had kernels running; one that only holds memory, or
-draws a desktop's clock, disturbs no burst."""
+"""Least share of a sampling period, in percent, in which a foreign process ran kernels. A process that only holds
+memory or draws a desktop's clock disturbs no burst.
+"""
 
 THROTTLED_SHARE = 0.01
-"""Share of a round's time for which the clocks must have been held down."""
+"""Least share of a round's time with lowered clocks."""
 
 THROTTLE_REASONS: Mapping[int, str] = {
     0x08: "hardware slowdown",
@@ -30,8 +34,9 @@ THROTTLE_REASONS: Mapping[int, str] = {
     0x40: "temperature (hardware)",
     0x80: "power brake",
 }
-"""NVML's clock event reasons that no steady state has (nvml.h, nvmlClocksEventReasons). The software power cap (0x4) is
-not among them: it is where heavy kernels run all day long."""
+"""NVML's clock event reasons that occur in no steady state (nvml.h, nvmlClocksEventReasons). The software power cap
+(0x4) is absent, because heavy kernels always run at it.
+"""
 
 STEADY_REASONS: Mapping[int, str] = {
     0x01: "idle",
@@ -40,11 +45,11 @@ STEADY_REASONS: Mapping[int, str] = {
     0x10: "sync boost",
     0x100: "display clock setting",
 }
-"""The others of that list."""
+"""The other reasons of that list."""
 
 
 def reasons_in_words(mask: int) -> str:
-    """The names of a mask's reasons; bits that have none by their number."""
+    """Return the names of the reasons in a mask; unknown bits as a number."""
     names = {**STEADY_REASONS, **THROTTLE_REASONS}
     known = [name for bit, name in sorted(names.items()) if mask & bit]
     rest = mask & ~sum(names)
@@ -53,11 +58,14 @@ def reasons_in_words(mask: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What NVML said at one moment. `at_s` is by a steady clock; None is "it did not say".
+    """State of the GPU by NVML at one moment; None means unknown.
 
-    `processes` are the ids with a context on the GPU; `busy` maps ids to the highest share of their kernels' time, in
-    percent, in the samples since the reading before; `reasons` is the mask of clock event reasons; `throttled_ns` maps
-    reasons to nanoseconds that they held the clocks down, since the driver was loaded.
+    Attributes:
+        at_s: Time by a monotonic clock, in seconds.
+        processes: Ids of the processes with a context on the GPU.
+        busy: Highest share of kernel time in percent, by process id, in the samples since the previous reading.
+        reasons: Mask of clock event reasons.
+        throttled_ns: Nanoseconds of lowered clocks by reason, since the driver was loaded.
     """
 
     at_s: float
@@ -69,9 +77,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """Who else has a context on the GPU. `known` is False where the ids can't be told apart; the rest is None then.
+    """Other processes with a context on the GPU.
 
-    `busy` counts those that had kernels running, None where the driver does not say who had.
+    Attributes:
+        known: False if the process ids cannot be matched; the other values are None then.
+        foreign: Number of other processes.
+        busy: Number of those that ran kernels; None if the driver does not report it.
     """
 
     known: bool
@@ -83,10 +94,17 @@ class Neighbours:
 
 
 def neighbours(reading: Reading, own_pid: int, parents: Mapping[int, int]) -> Neighbours:
-    """Foreign processes: neither `own_pid` nor below it in the tree that `parents` (id -> parent's id) describes.
+    """Find foreign processes: neither `own_pid` nor descended from it.
 
-    Ids are of this process's own namespace only if it finds itself among them: it holds a context, so it must be there.
-    An id that `parents` does not know has ended meanwhile.
+    This process holds a context. So the reported ids belong to its pid namespace only if its own id is among them.
+
+    Args:
+        reading: State of the GPU.
+        own_pid: Id of this process.
+        parents: Parent's id by process id; an id that is absent has ended meanwhile.
+
+    Returns:
+        Numbers of foreign and of busy foreign processes.
     """
     if reading.processes is None or own_pid not in reading.processes:
         return Neighbours(known=False)
@@ -98,36 +116,36 @@ def neighbours(reading: Reading, own_pid: int, parents: Mapping[int, int]) -> Ne
 
 
 def disturbance(before: Reading, after: Reading, around: Neighbours) -> str | None:
-    """What disturbed the time between two readings, in words; None where nothing is known to have."""
+    """Describe the disturbance between two readings; None if none is known."""
     if around.busy:
         plural = "es" if around.busy > 1 else ""
-        return f"{around.busy} other process{plural} had kernels running on this GPU"
+        return f"{around.busy} other process{plural} ran kernels on this GPU"
     spent_ns = max(0.0, (after.at_s - before.at_s) * 1e9)
     for reason, now_ns in after.throttled_ns.items():
         held_ns = now_ns - before.throttled_ns.get(reason, now_ns)
         if held_ns > THROTTLED_SHARE * spent_ns and held_ns > 0:
-            return f"clocks were held down by {reason} for {held_ns * 1e-6:.3g} ms"
+            return f"GPU clocks were lowered for {held_ns * 1e-6:.3g} ms; reason: {reason}"
     if after.reasons is not None:
         named = [name for bit, name in THROTTLE_REASONS.items() if after.reasons & bit]
         if named:
-            return f"clocks were held down by {', '.join(named)}"
+            return f"GPU clocks were lowered; reason: {', '.join(named)}"
     return None
 
 
 @dataclass(slots=True)
 class Repeats:
-    """Counts the rounds of one solution that were disturbed, and says which of them are made again."""
+    """Counts the disturbed rounds of one solution and decides which are repeated."""
 
     seen: list[str] = field(default_factory=list)
     repeated: int = 0
 
     @property
     def gave_up(self) -> bool:
-        """Whether a round counts although it was disturbed."""
+        """Whether a disturbed round counts."""
         return len(self.seen) > self.repeated
 
     def keep(self, found: str | None) -> bool:
-        """Whether a round counts in which `found` (None: nothing) was noticed."""
+        """Return whether a round counts; `found` is its disturbance, or None."""
         if found is None:
             return True
         self.seen.append(found)

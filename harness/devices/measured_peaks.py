@@ -1,13 +1,15 @@
-"""What one GPU reaches in practice: measured once (about a second), kept in the cache folder, found again by its key.
+"""Measure the peak rates of a GPU (about 1 s) and cache them in a file.
 
-Edge, trusted side. Imports `datasheets`, `devices`, `disturbance`, `environment`, `gpustate` and torch. The GPU should
-be idle meanwhile; peaks during which it was not are not kept. They are for speed-of-light times. What convicts
-(`roofline.trust_floor`) keeps to the datasheet's generous ones.
+Trusted side. The GPU should be idle; disturbed peaks are not cached. They give speed-of-light times. The rule that
+rejects impossible times (`roofline.trust_floor`) uses the higher rates of the datasheet instead.
 
-Measured are, each as the best of a few after a warm-up, by the clock that solutions are timed with
-(`Device.time_cold`): copying 1 GiB, summing 1 GiB, square products of size 8192 on normally distributed data (zeros
-draw less power, and clocks with them are higher) in fp32 without TF32, tf32, fp16 and bf16, and a kernel that does
-nothing, by device time and by the host's time from an idle device (medians, since these are floors for typical calls).
+Each rate is the best of several after a warm-up, timed by `Device.time_cold`:
+
+* copying and summing 1 GiB,
+* square matrix products of size 8192 in fp32 without TF32, tf32, fp16 and bf16, on normally distributed data (zeros
+  draw less power, so clocks would be higher),
+* one empty kernel, by device time and by host time from an idle device; medians, because they are floors for typical
+  calls.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ from harness.devices.interference import disturbance
 from harness.devices.nvml import GpuMonitor
 
 FORMAT = 1
-"""Version of the file and of the method; files of another are measured anew."""
+"""Version of the file format and of the method; files of another version are ignored."""
 
 COPY_BYTES = 2**30
 PRODUCT_SIZE = 8192
 REPEATS = 5
 ATTEMPTS = 3
-"""How often peaks are measured, at most, until nothing disturbs it."""
+"""Most measurements until one is undisturbed."""
 
 EMPTY_LAUNCHES = 25
 
@@ -54,7 +56,7 @@ DTYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeaksKey:
-    """What measured peaks hold for."""
+    """GPU, driver and torch version for which measured peaks are valid."""
 
     gpu_uuid: str
     driver: str | None
@@ -67,14 +69,14 @@ class PeaksKey:
 
 
 def key_of(device: Device) -> PeaksKey | None:
-    """The key of this device's peaks; None on the host device, of which none are measured."""
+    """Return the key of this device's peaks; None on the host device."""
     if device.uuid is None:
         return None
     return PeaksKey(gpu_uuid=_bare(device.uuid), driver=query_gpus()[1], torch=str(torch.__version__))
 
 
 def keys_of_machine(environment: Environment | None = None) -> list[PeaksKey]:
-    """The keys of all GPUs of this machine, found without CUDA."""
+    """Return the keys of all GPUs of this machine, without CUDA."""
     gpus, driver = (environment.gpus, environment.driver) if environment else query_gpus()[:2]
     version = torch_build()[0] or ""
     return [PeaksKey(gpu_uuid=_bare(gpu.uuid), driver=driver, torch=version) for gpu in gpus]
@@ -85,7 +87,7 @@ def _bare(uuid: str) -> str:
 
 
 def held(key: PeaksKey, cache_dir: Path) -> Peaks | None:
-    """The peaks measured earlier; None where there are none, or the file is of another version or broken."""
+    """Read cached peaks; None if the file is missing, damaged or of another version."""
     try:
         value = json.loads(key.path(cache_dir).read_text(encoding="utf-8"))
         if value["format"] != FORMAT or value["key"] != asdict(key):
@@ -96,10 +98,10 @@ def held(key: PeaksKey, cache_dir: Path) -> Peaks | None:
 
 
 def ensure(device: Device, cache_dir: Path, *, refresh: bool = False) -> Peaks | None:
-    """The peaks of this GPU, measured now if they never were (or on `refresh`); None on the host device.
+    """Return the peaks of this GPU; measure them if needed, or on `refresh`.
 
-    A cache folder that can't be written costs the next run a second, and nothing else. So do peaks of a GPU on which
-    others worked, or that was throttled, each time they were measured: they serve this run and are not kept.
+    An unwritable cache folder only costs the next run a second. Disturbed peaks serve this run and are not cached.
+    Returns None on the host device.
     """
     key = key_of(device)
     if key is None:
@@ -127,7 +129,10 @@ def _keep(key: PeaksKey, peaks: Peaks, cache_dir: Path) -> None:
 
 
 def measure(device: Device, *, copy_bytes: int = COPY_BYTES, product_size: int = PRODUCT_SIZE) -> Peaks:
-    """Measure the device at hand, which nothing else may use meanwhile. A class that it refuses is left out."""
+    """Measure the peaks of `device`, which must be idle.
+
+    A precision class that the device refuses is left out.
+    """
     place = device.torch_device
     copied, read = _memory(device, copy_bytes)
     rates: dict[str, float] = {}
@@ -137,7 +142,7 @@ def measure(device: Device, *, copy_bytes: int = COPY_BYTES, product_size: int =
         except torch.OutOfMemoryError:
             raise
         except RuntimeError:
-            continue  # an old GPU has no such products
+            continue  # an old GPU lacks this type
     floor_s, latency_s = _launch(device)
     name = device.name or str(place)
     sheet = datasheet(name)
@@ -156,7 +161,7 @@ def measure(device: Device, *, copy_bytes: int = COPY_BYTES, product_size: int =
 
 
 def _memory(device: Device, nbytes: int) -> tuple[float, float]:
-    """Bytes per second of copying (read plus written) and of reading."""
+    """Measure bytes per second of a copy (read plus written) and of a read."""
     source = torch.randn(nbytes // 4, device=device.torch_device)
     target = torch.empty_like(source)
     total = torch.empty((), device=device.torch_device)
@@ -167,7 +172,7 @@ def _memory(device: Device, nbytes: int) -> tuple[float, float]:
 
 
 def _product(device: Device, size: int, dtype: torch.dtype, *, tf32: bool) -> float:
-    """Flops per second of a square product."""
+    """Measure flops per second of a square matrix product."""
     a, b = (torch.randn(size, size, device=device.torch_device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
     with tf32_allowed(tf32):
@@ -175,7 +180,7 @@ def _product(device: Device, size: int, dtype: torch.dtype, *, tf32: bool) -> fl
 
 
 def _launch(device: Device) -> tuple[float, float]:
-    """Device seconds and host seconds of a call that launches one empty kernel."""
+    """Measure device seconds and host seconds of a call with one empty kernel."""
     tiny = torch.zeros(1, device=device.torch_device)
     on_gpu = device.torch_device.type == "cuda"
 
@@ -201,7 +206,7 @@ def _nothing(_: object) -> None:
 
 @contextmanager
 def tf32_allowed(allowed: bool | None) -> Iterator[None]:
-    """Products and convolutions with or without TF32; None leaves torch's flags as they are."""
+    """Allow or forbid TF32 in products and convolutions; None changes nothing."""
     if allowed is None:
         yield
         return

@@ -1,7 +1,6 @@
-"""What the GPU is doing, by NVML: clocks, temperature, power, throttling, and who else is on it.
+"""Read the GPU's state by NVML: clocks, temperature, power, throttling, processes.
 
-Trusted side; reads only, changes nothing. Absent values are None: a driver may refuse any of them. What a reading means
-for a measurement is `disturbance`'s to say.
+Trusted side; reads only. A value is None if the driver refuses it. `interference.disturbance` judges the readings.
 """
 
 from __future__ import annotations
@@ -24,14 +23,20 @@ THROTTLE_COUNTERS: Mapping[str, str] = {
     "temperature": "NVML_FI_DEV_PERF_POLICY_THERMAL",
     "reliability": "NVML_FI_DEV_PERF_POLICY_RELIABILITY",
 }
-"""Reason -> NVML's field that counts the nanoseconds for which it held the clocks down."""
+"""NVML field by reason; it counts the nanoseconds of clocks lowered for this reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """One reading. Clocks in Hz, temperature in degrees Celsius, power in watts, reasons as NVML's bit mask.
+    """One reading of the GPU's state; None means unknown.
 
-    `other_processes` are foreign ones with a context on the GPU; None where NVML's ids can't be told apart.
+    Attributes:
+        sm_clock_hz: Clock of the multiprocessors.
+        memory_clock_hz: Clock of the memory.
+        temperature_c: Temperature in degrees Celsius.
+        power_w: Power in watts.
+        throttle_reasons: NVML's mask of clock event reasons.
+        other_processes: Number of foreign processes with a context; None if NVML's ids cannot be matched.
     """
 
     sm_clock_hz: int | None
@@ -47,7 +52,7 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """What one look showed: the state (None without NVML), the reading, and who else was there by it."""
+    """Result of one look: state (None without NVML), reading and other processes."""
 
     state: GpuState | None
     reading: Reading
@@ -55,7 +60,7 @@ class GpuReading:
 
 
 class GpuMonitor:
-    """Reads one GPU's state; does nothing where there is no NVML."""
+    """Reads one GPU's state; without NVML all values are unknown."""
 
     def __init__(self, uuid: str | None) -> None:
         self._handle: Any = None
@@ -68,12 +73,12 @@ class GpuMonitor:
             self._handle = None
 
     def minor(self) -> int | None:
-        """The number of the GPU's device node (/dev/nvidia<number>); None where it is not known."""
+        """Return the number of the GPU's node (/dev/nvidia<number>); None if unknown."""
         handle = self._handle
         return None if handle is None else _ask(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
 
     def look(self, since_s: float | None = None) -> GpuReading:
-        """All of it at once; `since_s` as in `reading`. Some questions take the driver milliseconds."""
+        """Read everything once; `since_s` as in `reading`. Takes some milliseconds."""
         reading = self.reading(since_s)
         around = self.neighbours(reading)
         return GpuReading(state=self._state(reading, around), reading=reading, around=around)
@@ -95,7 +100,11 @@ class GpuMonitor:
         )
 
     def reading(self, since_s: float | None = None) -> Reading:
-        """Who is on the GPU and what holds its clocks down; `since_s` (`time.time()`) is when busy samples begin."""
+        """Read the processes and the throttling.
+
+        Args:
+            since_s: Start of the samples of busy processes, by `time.time()`; None to skip them.
+        """
         handle = self._handle
         if handle is None:
             return Reading(at_s=time.monotonic())
@@ -110,12 +119,12 @@ class GpuMonitor:
 
     @staticmethod
     def neighbours(reading: Reading) -> Neighbours:
-        """Who else is on the GPU by a reading: whoever is not this process, nor was started below it."""
+        """Find other processes on the GPU: neither this process nor its descendants."""
         return neighbours(reading, os.getpid(), parents_of(reading.processes or ()))
 
 
 class GpuWatch:
-    """Looks at the GPU between the rounds of one solution, and says which rounds count. Keeps what it saw."""
+    """Watches the GPU between rounds of a solution and decides which rounds count."""
 
     def __init__(self, monitor: GpuMonitor) -> None:
         self._monitor = monitor
@@ -126,10 +135,11 @@ class GpuWatch:
         self.repeats = Repeats()
 
     def look(self) -> Callable[[], bool]:
-        """Begin to look at the GPU, beside whatever is done next, as a round's bursts are over.
+        """Start to read the GPU's state on a thread, after a round's bursts.
 
-        What is returned waits for that, and says whether the round since the last look, or since the start, was left
-        alone, or counts all the same.
+        Returns:
+            A function that waits for the reading. It returns True if the round since the previous look was undisturbed,
+                or counts anyway.
         """
         since_s, self._since_s = self._since_s, time.time()
         looks: list[GpuReading] = []
@@ -149,19 +159,19 @@ class GpuWatch:
         return counts
 
     def to_json(self) -> dict[str, Any]:
-        """For the record's timing, under the name that it has there."""
+        """Return the record's entry, for its timing."""
         around = None if self._around is None else self._around.to_json()
         return {"disturbed": {**self.repeats.to_json(), "other_processes": around}}
 
 
 def parents_of(pids: Iterable[int]) -> dict[int, int]:
-    """The parents of these processes, and theirs in turn, as far as /proc shows them."""
+    """Return the parents of these processes and their ancestors, as /proc shows."""
     found: dict[int, int] = {}
     for pid in pids:
         while pid > 0 and pid not in found:
             try:
                 with open(f"/proc/{pid}/stat", "rb") as file:
-                    # The name stands in brackets and may hold anything, brackets too.
+                    # The name is in parentheses and may contain any character, also parentheses.
                     found[pid] = int(file.read().rpartition(b")")[2].split()[1])
             except (OSError, ValueError, IndexError):
                 break
@@ -170,11 +180,11 @@ def parents_of(pids: Iterable[int]) -> dict[int, int]:
 
 
 def _busy(handle: Any, since_s: float) -> dict[int, int] | None:
-    """Percent of the time in which each process had kernels running, at most, in samples taken since then."""
+    """Return the highest share of kernel time in percent by process, since `since_s`."""
     try:
         samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int(since_s * 1e6))
     except pynvml.NVMLError as error:
-        # No sample since then is an answer; a refusal is none.
+        # "Not found" means no sample since then; every other error means unknown.
         return {} if error.value == pynvml.NVML_ERROR_NOT_FOUND else None
     found: dict[int, int] = {}
     for sample in samples:

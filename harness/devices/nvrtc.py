@@ -1,10 +1,8 @@
-"""CUDA kernels of the harness's own, compiled at run time for the GPU at hand and launched on torch's current stream.
+"""Compile the harness's own CUDA kernels at run time and launch them.
 
-Imports torch; cuda-bindings where it is installed. Trusted side: only texts of this package are compiled here, never
-one of a submission. Without cuda-bindings or its run-time compiler there are no kernels, and callers do the same with
-torch's operations.
-
-Compiling takes 0.2 to 0.9 s a text, in each process anew: where `keep_images` names a place, what was compiled is kept.
+Trusted side: compiles only texts of this package, never of a submission. Without cuda-bindings or NVRTC there are no
+kernels, and callers use torch's operations instead. Compiling takes 0.2 to 0.9 s for each text in each process;
+`keep_images` sets a cache.
 """
 
 from __future__ import annotations
@@ -26,8 +24,10 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class KeptImages:
-    """Files `kernels/KEY.cubin` below a cache folder: the SHA-256 of the image, then the image. One that is cut off or
-    was changed counts as none, and a folder that can't be written costs the next process its compiling, no more.
+    """Cache of compiled kernels: files `kernels/KEY.cubin` below a folder.
+
+    Each file has the SHA-256 of the image, then the image. A damaged file counts as absent. If the folder is not
+    writable, the next process compiles again.
     """
 
     def __init__(self, cache_dir: Path) -> None:
@@ -50,14 +50,14 @@ class KeptImages:
 
 
 Argument = tuple[Any, Any]
-"""A kernel's argument: its value and its ctypes type; a tensor stands for its address."""
+"""A kernel's argument: its value and its ctypes type; a tensor is passed as its address."""
 
 Launch = Callable[[tuple[int, int, int], int, Sequence[Argument]], None]
 """Starts the kernel: blocks of the grid, threads of a block, arguments."""
 
 
 class Images(Protocol):
-    """Where compiled texts are kept, by keys of 64 hexadecimal digits. Nothing of it raises."""
+    """Cache of compiled kernels by keys of 64 hexadecimal digits; no method raises."""
 
     def held(self, key: str) -> bytes | None: ...
 
@@ -68,7 +68,7 @@ _images: Images | None = None
 
 
 def keep_images(images: Images | None) -> None:
-    """Have what this process compiles from now on kept there, and taken from there."""
+    """Set the cache of compiled kernels for this process."""
     global _images
     _images = images
 
@@ -78,17 +78,17 @@ def pointer(tensor: torch.Tensor) -> Argument:
 
 
 def integer(value: int) -> Argument:
-    """A `long long`."""
+    """Pass a `long long`."""
     return value, ctypes.c_longlong
 
 
 def number(value: float) -> Argument:
-    """A `double`."""
+    """Pass a `double`."""
     return value, ctypes.c_double
 
 
 def single(value: float) -> Argument:
-    """A `float`."""
+    """Pass a `float`."""
     return value, ctypes.c_float
 
 
@@ -96,14 +96,23 @@ def single(value: float) -> Argument:
 def load(
     source: str, names: tuple[str, ...], device_index: int, definitions: tuple[str, ...] = ()
 ) -> list[Launch] | None:
-    """The kernels `names` (`extern "C"`) of a CUDA text, in this order, or None where they can't be had.
+    """Compile kernels of a CUDA text for one GPU.
 
-    `definitions` are macros ("NAME=VALUE"). The GPU's primary context becomes current in this thread.
+    Makes the GPU's primary context current in this thread.
+
+    Args:
+        source: CUDA C++ text with `extern "C"` kernels.
+        names: Names of the kernels.
+        device_index: Index of the GPU.
+        definitions: Macros ("NAME=VALUE").
+
+    Returns:
+        The kernels in the order of `names`, launched on torch's current stream; None if they cannot be compiled.
     """
     try:
         from cuda.bindings import driver
 
-        torch.cuda.synchronize(device_index)  # a module is loaded into a context, which torch makes at its first work
+        torch.cuda.synchronize(device_index)  # torch creates the context, which loading needs, at its first work
         major, minor = torch.cuda.get_device_capability(device_index)
         words = (f"--gpu-architecture=sm_{major}{minor}", "--fmad=true", *(f"-D{text}" for text in definitions))
         module = _module(source, words)
@@ -123,8 +132,9 @@ def load(
 
 
 def _module(source: str, words: tuple[str, ...]) -> Any:
-    """The text loaded into the current context, compiled with these options unless that was done before. Raises
-    `ImportError` and `RuntimeError`.
+    """Load the text into the current context, compiled or from the cache.
+
+    Raises `ImportError` or `RuntimeError`.
     """
     from cuda.bindings import __version__, driver
 
@@ -134,7 +144,7 @@ def _module(source: str, words: tuple[str, ...]) -> Any:
         try:
             return _checked(driver.cuModuleLoadData(image))
         except RuntimeError:
-            pass  # of a compiler whose code this driver does not take, say: it is made anew
+            pass  # for example built by a compiler that is too new for this driver: compile again
     image = _compiled(source, words)
     module = _checked(driver.cuModuleLoadData(image))
     if _images is not None:

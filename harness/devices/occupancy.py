@@ -1,10 +1,11 @@
-"""Theoretical occupancy: how many of a multiprocessor's warps a kernel's resources allow, and what limits them.
+"""Theoretical occupancy of a kernel, and the resource that limits it.
 
-Pure. The rules are those of NVIDIA's CUDA C++ Programming Guide ("Hardware Multithreading", "Compute Capabilities")
-and of its occupancy calculator for compute capability 7.0 and later: a block takes its warps, registers in portions of
-256 a warp with warps counted in multiples of four, and its shared memory plus what the system reserves for each block
-in portions of 128 bytes (256 before 8.0); as many blocks are resident as the scarcest of these, and the most blocks
-that a multiprocessor takes, allow.
+The rules come from NVIDIA's CUDA C++ Programming Guide ("Hardware Multithreading", "Compute Capabilities") and its
+occupancy calculator for compute capability 7.0 and later:
+
+* Registers are allocated to a warp in units of 256; the number of resident warps is a multiple of four.
+* A block takes its shared memory plus a reserved part, in units of 128 bytes (256 before 8.0).
+* The scarcest resource, or the block limit of a multiprocessor, sets the number of resident blocks.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 REGISTER_PORTION = 256
-"""Registers are given to warps in multiples of this."""
+"""Allocation unit of registers for a warp."""
 
 WARP_PORTION = 4
-"""Warps of a block take registers in multiples of this: one for each of the multiprocessor's four partitions."""
+"""The warps that registers allow are a multiple of this: one for each of the multiprocessor's four partitions."""
 
 RESIDENT_BLOCKS: Mapping[tuple[int, int], int] = {
     (7, 0): 32,
@@ -33,7 +34,7 @@ RESIDENT_BLOCKS: Mapping[tuple[int, int], int] = {
     (12, 0): 24,
     (12, 1): 24,
 }
-"""Most resident blocks a multiprocessor by compute capability, where the driver does not say."""
+"""Most resident blocks of a multiprocessor by compute capability, for drivers that do not report it."""
 
 
 _AT_LEAST_ONE = ("multiprocessors", "threads", "blocks", "registers", "shared_bytes", "shared_portion_bytes", "warp")
@@ -41,7 +42,10 @@ _AT_LEAST_ONE = ("multiprocessors", "threads", "blocks", "registers", "shared_by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiprocessorLimits:
-    """What one multiprocessor has. Sizes in bytes; `reserved_shared_bytes` is taken for each resident block."""
+    """Resources of one multiprocessor, and the number of multiprocessors.
+
+    Sizes are in bytes. Each resident block takes `reserved_shared_bytes` besides its own shared memory.
+    """
 
     multiprocessors: int
     threads: int
@@ -55,7 +59,7 @@ class MultiprocessorLimits:
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} of a multiprocessor is at least 1, not {getattr(self, name)}")
+                raise ValueError(f"{name} of a multiprocessor must be at least 1, not {getattr(self, name)}")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,8 +71,12 @@ class MultiprocessorLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """`share` of the warps that a multiprocessor can hold, `blocks` resident at once, and what keeps it from more:
-    `threads`, `blocks`, `registers` or `shared memory`.
+    """Occupancy of a kernel.
+
+    Attributes:
+        share: Resident warps divided by the most that a multiprocessor holds.
+        blocks: Resident blocks of a multiprocessor.
+        limiter: `threads`, `blocks`, `registers` or `shared memory`.
     """
 
     share: float
@@ -79,14 +87,21 @@ class Occupancy:
         return asdict(self)
 
     def waves(self, blocks: int, limits: MultiprocessorLimits) -> float:
-        """How many times the whole device is filled by a grid of so many blocks."""
+        """Return how many times a grid of `blocks` blocks fills the whole device."""
         return blocks / (self.blocks * limits.multiprocessors)
 
 
 def occupancy(limits: MultiprocessorLimits, *, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
-    """For a block of `threads` threads, `registers` a thread and `shared_bytes` of static and dynamic shared memory.
+    """Compute the theoretical occupancy.
 
-    None where not even one block fits, or the numbers are of no launch.
+    Args:
+        limits: Resources of a multiprocessor.
+        threads: Threads of a block.
+        registers: Registers of a thread.
+        shared_bytes: Static plus dynamic shared memory of a block.
+
+    Returns:
+        The occupancy; None if no block fits or the numbers cannot be a launch.
     """
     if threads < 1:
         return None

@@ -1,6 +1,6 @@
-"""What is said where a device's memory ran out: whether others hold it, and what to do.
+"""Messages for a device whose memory is exhausted: who holds it, and what to do.
 
-Edge, trusted side. Imports the vocabulary, the devices' interface and torch; reads only.
+Trusted side; reads only.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from harness.core.choices import DeviceKind
 from harness.devices.device import Device, DeviceError, open_device
 
 OWN_BYTES = 2 * 2**30
-"""Memory that a process takes on a GPU beside its tensors, at most: context, loaded kernels, libraries' workspaces."""
+"""Most memory that a process takes on a GPU besides its tensors: context, kernels, workspaces of libraries."""
 
 _MARKS = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation")
-"""How a driver and its libraries say it where torch raises a plain RuntimeError."""
+"""Texts of the driver and its libraries in a plain `RuntimeError` of torch."""
 
 
 def is_shortage(error: BaseException | None) -> bool:
-    """Whether `error`, or what it was raised from, says that memory ran out."""
+    """Return whether `error`, or one of its causes, reports exhausted memory."""
     while error is not None:
         if isinstance(error, torch.OutOfMemoryError | MemoryError):
             return True
@@ -29,22 +29,22 @@ def is_shortage(error: BaseException | None) -> bool:
 
 
 def opened(kind: DeviceKind, index: int = 0) -> Device:
-    """`open_device`; a GPU without memory for a context is a `DeviceError` with what to do, too."""
+    """Call `open_device`; exhausted GPU memory raises `DeviceError` with advice."""
     try:
         return open_device(kind, index)
     except RuntimeError as error:
         if not is_shortage(error):
             raise
         raise DeviceError(
-            "the GPU has no memory left even to start on: wait for the processes that hold it or end them (nvidia-smi "
-            "lists them), or name another GPU by CUDA_VISIBLE_DEVICES"
+            "the GPU has too little free memory to create a context: wait for or stop the processes that hold it "
+            "(nvidia-smi lists them), or select another GPU with CUDA_VISIBLE_DEVICES"
         ) from error
 
 
 def held_elsewhere_bytes(device: Device) -> int:
-    """Bytes of the device's memory that nothing in this process explains; 0 where that is not known.
+    """Return device memory (bytes) that this process does not explain; 0 if unknown.
 
-    Arenas of this process are not told from others' memory: ask where it has none. Frees what torch holds unused.
+    Frees torch's unused memory. Arenas of this process count as foreign, so call this only without any.
     """
     if device.torch_device.type != "cuda":
         return 0
@@ -55,14 +55,14 @@ def held_elsewhere_bytes(device: Device) -> int:
 
 
 def advice(device: Device, elsewhere_bytes: int) -> str:
-    """One line: what there is, who has it, what to do."""
+    """Return one line: total memory, who holds it, what to do."""
     if device.torch_device.type != "cuda":
-        return "this machine's memory ran out: take a smaller --workload, or end what else takes memory"
+        return "this machine has too little free memory: use a smaller --workload, or stop other programs"
     total = torch.cuda.get_device_properties(device.torch_device).total_memory
     size = f"{device.name or 'the GPU'} has {total / 2**30:.0f} GiB"
     if elsewhere_bytes:
         return (
-            f"{size}, of which other processes hold {elsewhere_bytes / 2**30:.1f}: wait for them or end them "
-            f"(nvidia-smi lists them), or name another GPU by CUDA_VISIBLE_DEVICES"
+            f"{size}, of which other processes hold {elsewhere_bytes / 2**30:.1f} GiB: wait for or stop them "
+            f"(nvidia-smi lists them), or select another GPU with CUDA_VISIBLE_DEVICES"
         )
-    return f"{size}, and nobody else uses it: take a smaller --workload, or a GPU with more memory"
+    return f"{size}, and no other process uses it: use a smaller --workload, or a GPU with more memory"

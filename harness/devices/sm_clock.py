@@ -1,9 +1,9 @@
-"""How fast a GPU's processors ran over a burst: their cycle counters, held against the GPU's own nanoseconds.
+"""Measure the multiprocessors' clock rate over a burst, by their cycle counters.
 
-Trusted side: the referee stamps before and after a burst, a solution's too, so that nothing of it is a claim. Imports
-`devices` and `nvrtc`. NVML says what the clock is at one moment, which between two bursts is that of an idle GPU: on an
-H200 it said 1980 MHz there while products on tensor cores ran at 1870, and those in float32 at 1965 now and then. It is
-evidence and decides nothing: how much of a rate is lost to a burst depends on whether its code computes or waits.
+Trusted side: the referee reads the counters before and after a burst, so no value is a claim. NVML reports the clock at
+one moment; between two bursts that is the clock of an idle GPU. On an H200 NVML reported 1980 MHz, while tensor-core
+products ran at 1870 MHz and float32 products sometimes at 1965 MHz. The rate is evidence and decides nothing: whether a
+lower clock costs time depends on whether the code computes or waits.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ extern "C" __global__ void stamp(long long *out)
 """
 
 BLOCKS_A_PROCESSOR = 4
-"""Blocks of a stamp for each processor of the GPU, so that hardly one is left without."""
+"""Blocks of a stamp for each multiprocessor, so that nearly all of them run one."""
 
 
 class Cycles:
-    """One device's counters. Where there are none, on the host device or without a compiler at run time, nothing is
-    known. Not safe for threads.
+    """Cycle counters of one device; unknown on the host device and without NVRTC.
+
+    Not safe for threads.
     """
 
     def __init__(self, device: Device) -> None:
@@ -57,12 +58,13 @@ class Cycles:
                 self._stamps = torch.zeros((2, blocks, 3), dtype=torch.int64, device=device.torch_device)
 
     def begin(self) -> None:
-        """A burst is about to begin; returns when the device is idle."""
+        """Read the counters before a burst; returns when the device is idle."""
         self._begun = self._stamp(0)
 
     def end(self) -> float | None:
-        """The rate since `begin`, cycles a second of the median processor; None where it is not known. What the burst
-        submitted must be over.
+        """Return the median clock rate in Hz since `begin`; None if unknown.
+
+        The work of the burst must be complete.
         """
         if not self._begun or not self._stamp(1):
             return None
@@ -82,10 +84,16 @@ class Cycles:
 def rate_hz(
     before: np.ndarray[tuple[int, int], np.dtype[np.int64]], after: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 ) -> float | None:
-    """Cycles a second between two stamps, of the median processor. Rows are (processor, its cycles, nanoseconds); None
-    where no processor is in both, or no time went by.
+    """Compute the median clock rate between two stamps.
+
+    Args:
+        before: Rows of (multiprocessor, its cycle count, nanoseconds).
+        after: The same, later.
+
+    Returns:
+        Cycles per second; None if no multiprocessor is in both stamps or no time has passed.
     """
-    # Of each processor the first row counts, in which `np.unique` has it.
+    # The first row of each multiprocessor counts; `np.unique` returns its index.
     processors, first = np.unique(before[:, 0], return_index=True)
     at = np.minimum(np.searchsorted(processors, after[:, 0]), len(processors) - 1)
     went = after[:, 1:] - before[first[at], 1:]
@@ -97,7 +105,7 @@ _held: weakref.WeakKeyDictionary[Device, Cycles] = weakref.WeakKeyDictionary()
 
 
 def of(device: Device) -> Cycles:
-    """This device's, always the same."""
+    """Return the cycle counters of `device`, always the same object."""
     if device not in _held:
         _held[device] = Cycles(device)
     return _held[device]

@@ -1,9 +1,9 @@
-"""A gate in front of work that is queued on a device: opened, and its end seen, by another process's clock.
+"""Stream gate: a wait on the GPU's stream that another process opens and times.
 
-Imports nothing of the harness. The two processes share one page of host memory. Whoever queues the work lets its
-stream wait for a word of the page before it and write another one behind it (`StreamGate`, of a `Device`); who owns the
-page opens the gate by writing the first word and polls the second (`Gate`). The process that queued the work need not
-run in between: the seconds from the one to the other are the device's, whatever that process says of them.
+Both sides. Two processes share one page of host memory. The contestant queues a wait for one word of the page, the
+work, and a write of a second word (`StreamGate`). The referee opens the gate by writing the first word and polls the
+second (`Gate`). So the referee's clock measures the device's time, whatever the contestant claims. See
+guides/design/stream_gate.md.
 """
 
 from __future__ import annotations
@@ -21,29 +21,33 @@ from typing import Protocol
 PAGE_BYTES = 4096
 
 PATIENCE_S = 0.1
-"""How long queueing some calls may take: code that waits for the device in between would wait for ever."""
+"""Time limit in seconds for queueing calls; code that waits for the device behind a closed gate would wait for ever."""
 
 OPEN_WORD = 0
 DONE_WORD = 16
-"""Words of 4 bytes, on cache lines of their own."""
+"""Index of the words (4 bytes each) that open the gate and report finished work; each has its own cache line."""
 
 
 class StreamGate(Protocol):
-    """The end of a gate that is on a device. Each use has a number, higher than the last one's."""
+    """The device's end of a gate; each use has a higher number than the previous one."""
 
     def hold(self, number: int) -> None:
-        """Let what is submitted from now on wait until the gate is opened for use `number`."""
+        """Make work submitted from now on wait until the gate opens for use `number`."""
         ...
 
     def tell(self, number: int) -> None:
-        """Have it written that all that was submitted so far is done."""
+        """Queue a write that reports all work submitted so far as finished."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When the owner did or saw something, by `time.perf_counter`: the gate opened within `loose_s` seconds after
-    `at_s`, the work was done within as many before. A processor that is taken away from the owner makes them many.
+    """Time of an event at the gate, by `time.perf_counter`.
+
+    Attributes:
+        at_s: Time in seconds.
+        loose_s: Uncertainty in seconds. The gate opened at most this long after `at_s`; work ended at most this long
+            before `at_s`. It is large if the owner loses its processor.
     """
 
     at_s: float
@@ -52,19 +56,20 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class OwnGate:
-    """Both ends in one process, for work of its own."""
+    """Both ends of a gate in one process, for the process's own work."""
 
     owner: Gate
     stream: StreamGate
 
 
 class Gate:
-    """The owner's end."""
+    """The owner's end of a gate."""
 
     def __init__(self) -> None:
         self._fd = os.memfd_create("harness-gate", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._fd, PAGE_BYTES)
-        # Whoever is given the descriptor could cut the page off, and its owner's next look would be a SIGBUS.
+        # Without seals, a process with the descriptor could shrink the page, and the owner's next access would raise
+        # SIGBUS.
         fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self._map = mmap.mmap(self._fd, PAGE_BYTES)
         self._words = memoryview(self._map).cast("I")
@@ -77,13 +82,16 @@ class Gate:
         return self._fd
 
     def begin(self) -> int:
-        """The number of the next use, for which the gate is shut, whatever the last user left on the page."""
+        """Close the gate for the next use and return its number.
+
+        Values that the other end left on the page are cleared.
+        """
         self.number += 1
         self._words[OPEN_WORD] = self._words[DONE_WORD] = 0
         return self.number
 
     def open(self) -> Moment:
-        """Open it. What the other end has told so far does not count."""
+        """Open the gate; reports of finished work before this moment do not count."""
         self._opened = self.number
         self._words[DONE_WORD] = 0
         now_s = time.perf_counter()
@@ -93,19 +101,24 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether `open` was called for this use; what the other process wrote to the page does not count."""
+        """Whether `open` was called for this use; ignores the page's contents."""
         return self._opened == self.number
 
     @property
     def told(self) -> bool:
-        """Whether the other end says that the work behind the gate is done: a lie while the gate is shut."""
+        """Whether the other end reports finished work; a lie if the gate is closed."""
         return self._words[DONE_WORD] == self.number
 
     def wait_done(self, timeout_s: float) -> Moment | None:
-        """When the work behind the gate was seen to be done, for the first time since it was opened; None where that
-        takes longer.
+        """Wait until the work behind the gate is reported finished.
 
-        Looks without a pause: what is measured may be microseconds.
+        Polls without a pause, because the measured time may be microseconds.
+
+        Args:
+            timeout_s: Time limit in seconds.
+
+        Returns:
+            Time of the first look that saw the report; None after the time limit.
         """
         deadline_s = time.perf_counter() + timeout_s
         while True:
@@ -125,7 +138,10 @@ class Gate:
 
 @contextmanager
 def opened_after(gate: Gate, patience_s: float) -> Iterator[None]:
-    """Open the gate if the block takes longer than that: what is submitted in it may wait for the device."""
+    """Open the gate if the block takes longer than `patience_s` seconds.
+
+    Work submitted in the block may wait for the device.
+    """
     timer = threading.Timer(patience_s, gate.open)
     timer.daemon = True
     timer.start()

@@ -1,1 +1,1 @@
-"""The trusted judge: owns the reference, seeds, inputs, tolerances, the clock and the verdict."""
+"""The trusted referee: reference, seeds, inputs, tolerances, clock and verdict."""

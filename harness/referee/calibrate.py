@@ -1,7 +1,7 @@
-"""What is learnt of a problem before any solution to it is started: the reference on its own, and what bursts cost.
+"""Calibrate a problem before its first solution: reference alone, cost of bursts.
 
-Trusted side; used by the referee, once a problem. What bursts cost beside their calls is measured on a contestant like
-any other whose code is the harness's own (`idle`), so that its claims can be believed.
+Trusted side. The cost of bursts beyond their calls is measured on a contestant that runs the harness's own code
+(`timing/noop_solution.py`), so its claims can be trusted.
 """
 
 from __future__ import annotations
@@ -31,34 +31,50 @@ from harness.referee.timing.reference_timing import ProblemCalibration, Referenc
 from harness.referee.timing.rounds import LONG_SETS
 
 BURSTS = 5
+"""Bursts with pauses in one calibration; one more runs first and is not counted."""
 STILL_S = 0.02
-"""How long the trusted contestant stands still before each burst. A solution's does so while its answers are verified,
-and is slower to begin then: by 0.5 ms in the median on an H200 from 20 ms on (`tests/benchmarks/bench_stills.py`), so
-that claims held against bursts that followed one another at once were doubted without reason."""
+"""Seconds for which the trusted contestant is stopped before each burst, as a solution is while its outputs are
+checked.
+
+A burst after such a stop starts later: by 0.5 ms in the median on an H200, from 20 ms on
+(`tests/benchmarks/bench_stills.py`). Compared with bursts without a stop, correct claims were doubted.
+"""
 
 SPARING_BURSTS = 3
-"""Bursts of as few calls as long ones are made in (`measure.LONG_SETS`). Some of what a burst costs is there whatever
-the number of its calls: on an H200 four cost 4.5 to 6.7 ms, ten 7.8 to 11. Held against bursts of ten, code that takes
-12 ms a call was charged 0.8 to 1.3 ms a call in 20 of 40 rounds on a busy host (`results/time-h200/busy-hosts.md`)."""
+"""Bursts with as few calls as bursts of long calls have (`rounds.LONG_SETS`).
+
+Part of a burst's cost does not depend on its calls: on an H200, bursts of four cost 4.5 to 6.7 ms, of ten 7.8 to 11 ms.
+Compared with bursts of ten, code of 12 ms a call was charged 0.8 to 1.3 ms a call in 20 of 40 rounds on a busy host
+(`results/time-h200/busy-hosts.md`).
+"""
 
 NONSTOP_BURSTS = {LaunchMode.QUEUED: 4, LaunchMode.LAUNCHED: 2}
-"""Bursts of the trusted contestant: with pauses, and in each manner without."""
+"""Back-to-back bursts of the trusted contestant by launch mode."""
 
 TRIES = 3
-"""How often they are made at most where others work on the GPU meanwhile, or the bursts differ among themselves."""
+"""Most repetitions of all bursts if other processes use the GPU meanwhile or the bursts disagree."""
 
 LATE_TRIES = 6
-"""How often one of them without pauses is made at most where the referee was kept from its clock
-(`BackToBackBurst.late_s`)."""
+"""Most repetitions of one back-to-back burst if the referee itself was late (`BackToBackBurst.late_s`)."""
 
 PATIENCE_S = 0.5
-"""How long is waited each time for others' work to end."""
+"""Seconds to wait each time until no other process uses the GPU."""
 
 
 def learn(context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
-    """Measure it all; where the trusted contestant fails, the first solution shows why.
+    """Calibrate a problem.
 
-    What its bursts take is a defence and counts as one; what the reference takes alone every measurement has to know.
+    The bursts' cost counts as overhead of the defences; the time of the reference does not, since every measurement
+    needs it.
+
+    Args:
+        context: Shared state of the referee.
+        workspace: The problem's workspace, with inputs drawn.
+        task: The first timed task of the problem.
+        standby: Lends the contestant of trusted code.
+
+    Returns:
+        The calibration. If the trusted contestant fails, it is not calm, and the first solution shows the cause.
     """
     _left_alone(workspace, PATIENCE_S)
     quieting = ReferenceTimer(workspace, sets=_sets(context, workspace))
@@ -72,7 +88,18 @@ def learn(context: RefereeContext, workspace: Workspace, task: Task, standby: Tr
 def learn_again(
     known: ProblemCalibration, context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant
 ) -> ProblemCalibration:
-    """`known` with the bursts of trusted code made anew over new inputs, the lower of all that they ever took."""
+    """Repeat the bursts of trusted code over new inputs.
+
+    Args:
+        known: The calibration so far.
+        context: Shared state of the referee.
+        workspace: The problem's workspace.
+        task: The task whose times are in doubt.
+        standby: Lends the contestant of trusted code.
+
+    Returns:
+        The calibration with the lower of old and new times.
+    """
     for index in range(max(_sets(context, workspace), known.quiet.back_to_back_sets)):
         workspace.draw(index)
     workspace.hold_back(range(_sets(context, workspace)))
@@ -84,7 +111,7 @@ def _sets(context: RefereeContext, workspace: Workspace) -> int:
 
 
 def _left_alone(workspace: Workspace, patience_s: float) -> bool:
-    """Whether no other process has work on the GPU, waiting for that so long."""
+    """Wait at most `patience_s`; return whether no other process uses the GPU."""
     if workspace.device.kind is DeviceKind.HOST:
         return True
     return wait_until_alone(workspace.device.torch_device.index or 0, patience_s).alone
@@ -98,8 +125,9 @@ def _with_bursts(
     standby: TrustedContestant,
     meanwhile: ReferenceTimer | None = None,
 ) -> ProblemCalibration:
-    """`known` and what bursts take now; where that can't be measured, what was known is in doubt. `meanwhile` goes on
-    while the contestant stands still, as a reference's bursts do beside a solution's.
+    """Add the cost of bursts to `known`; if they fail, mark it as not calm.
+
+    `meanwhile` runs while the contestant is stopped, as the reference's bursts do next to a solution's.
     """
     own = replace(
         task,
@@ -142,7 +170,7 @@ def _lower(
     *,
     alone: bool,
 ) -> ProblemCalibration:
-    """What was known, and what was measured now; `alone` says that no other process had work then."""
+    """Combine old and new times; `alone`: no other process used the GPU meanwhile."""
     lowest = dict(known.back_to_back)
     for launch_mode, found in back_to_back.items():
         lowest[launch_mode] = lower_of(lowest.get(launch_mode), replace(found, calm=alone))
@@ -153,29 +181,29 @@ def _lower(
 
 
 class _Trusted(Session):
-    """A session with the harness's own solution, which is loaded, timed and not judged."""
+    """A session with the harness's own solution: loaded and timed, but not judged."""
 
     meanwhile: ReferenceTimer | None = None
-    """What is done while it stands still."""
+    """Runs while the contestant is stopped."""
 
     _still_since_s = math.inf
-    """When its last burst was over, by the clock."""
+    """When its last burst ended, on the clock of `time.perf_counter`."""
 
     def load(self, lanes: Mapping[int, EmptyTimed]) -> None:
-        """Bring it in; the first one's empty calls count for the contestants after it."""
+        """Load the solution; the first one's empty kernels serve for later contestants."""
         known = empty_kernel.of(self._workspace.device).knows(one_queue=self._contestant.has_one_queue)
         self._load(empty=bool(lanes) and not known)
         self._compare(lanes)
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most that its calls have allocated."""
+        """Most device memory that its calls had allocated, in bytes."""
         return self._peak_bytes
 
     def with_pauses(self, sets: int) -> Calibration:
-        """What bursts over `sets` sets take beside the device times of their calls."""
+        """Measure what bursts over `sets` input sets cost beyond their calls."""
         plans = [plan_calls(sets, self._secret, number + 1) for number in range(BURSTS + 1)]
-        # The first one loads and allocates: how long it stood still makes no difference.
+        # The first burst loads code and allocates, and is not counted: it needs no pause.
         return calibrate(
             [self._with_pause(planned_calls, STILL_S if number else 0.0) for number, planned_calls in enumerate(plans)][
                 1:
@@ -183,12 +211,12 @@ class _Trusted(Session):
         )
 
     def with_few_calls(self) -> Calibration:
-        """The same of bursts of `LONG_SETS` calls, once those of more were made."""
+        """Measure bursts of `LONG_SETS` calls; call after `with_pauses`."""
         plans = [plan_calls(LONG_SETS, self._secret, number + 1, sparing=True) for number in range(SPARING_BURSTS)]
         return calibrate([self._with_pause(planned_calls, STILL_S) for planned_calls in plans])
 
     def _with_pause(self, planned_calls: Sequence[PlannedCall], still_s: float) -> tuple[float, list[float]]:
-        """A burst, once it has stood still so long."""
+        """Run a burst after the contestant was stopped for `still_s` seconds."""
         while self.meanwhile is not None and not self.meanwhile.over and self._stood_still_s < still_s:
             self.meanwhile.step()
         self._workspace.mask([planned_call.index for planned_call in planned_calls])
@@ -203,9 +231,9 @@ class _Trusted(Session):
         return max(0.0, time.perf_counter() - self._still_since_s)
 
     def without(self, sets: int) -> dict[LaunchMode, Calibration]:
-        """What calls back to back over the first `sets` sets, as drawn, take in each manner that this device has.
+        """Measure back-to-back calls over the first `sets` sets in each launch mode.
 
-        Their device times are taken as nothing: what launches take here counts as what launches take.
+        Their kernels count as taking no time, so that all the measured time is launch overhead.
         """
         found: dict[LaunchMode, Calibration] = {}
         for launch_mode, number in NONSTOP_BURSTS.items():
@@ -218,10 +246,9 @@ class _Trusted(Session):
         return found
 
     def _back_to_back_alone(self, indices: range, launch_mode: LaunchMode) -> BackToBackBurst | BurstRefusal:
-        """One such burst, the copies of whose outputs are let go of at once: the next ones are to get their memory.
+        """Run one back-to-back burst and free its output copies at once.
 
-        It is made again where the referee was kept from its clock, some times at most: what it costs would seem more,
-        and more would be let pass.
+        If the referee was late it runs again: a cost that is too high would let false claims pass.
         """
         rest = AWAKE
         for _ in range(LATE_TRIES):

@@ -1,4 +1,4 @@
-"""What every evaluation of one referee shares: settings, secret generator, GPU monitor, baselines.
+"""Shared state of one referee's evaluations: settings, seeds, GPU monitor.
 
 Trusted side.
 """
@@ -19,7 +19,7 @@ from harness.referee.timing.reference_timing import ProblemCalibration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefereeContext:
-    """What a referee lends to its sessions: settings and secrets."""
+    """Settings and shared objects of a referee, as its sessions need them."""
 
     config: RefereeConfig
     monitor: GpuMonitor
@@ -29,4 +29,4 @@ class RefereeContext:
     peaks: Peaks | None = None
     baselines: BaselineKeeper | None = None
     again: Callable[[], ProblemCalibration] | None = None
-    """Measures anew what bursts of trusted code cost (`learning.learn_again`), where that is known."""
+    """Repeats the calibration with trusted code; None if this problem has no calibration."""

@@ -1,7 +1,6 @@
-"""One solution's answers before the referee: on every variant, with an element changed, in another order of threads.
+"""Check outputs: every input variant, one changed element, a second schedule.
 
-Trusted side; a `session` goes on with it. What the contestant is asked, and how, is the `conversation`; how an answer
-is held against the truth is in `verify`.
+Trusted side. `session.py` continues with timing; `correctness/` has the comparison itself.
 """
 
 from __future__ import annotations
@@ -29,11 +28,14 @@ from harness.referee.problem.workspace import Workspace
 T = TypeVar("T")
 
 DEFENCES = frozenset({"audit", "refresh", "back_to_back", "census"})
-"""Stages that are there for the verdict's trust alone."""
+"""Stages that exist only to make the verdict trustworthy; the ledger counts their time as overhead."""
 
 
 class CorrectnessStage(ContestantClient):
-    """A solution from its being loaded to whether it is right. `stages` get the seconds of each step."""
+    """The stages from loading to the decision about correctness.
+
+    `stages` gets the seconds of each stage.
+    """
 
     def __init__(
         self,
@@ -47,9 +49,9 @@ class CorrectnessStage(ContestantClient):
         *,
         first_set: int = 0,
     ) -> None:
-        """Calls are made over the sets of `workspace` from `first_set` on."""
+        """Use the input sets of `workspace` from number `first_set` on."""
         super().__init__(context.config, workspace, contestant, task, evidence, begin)
-        self._deadline += context.exclusive.waited_s  # what waiting for others takes is not this one's time
+        self._deadline += context.exclusive.waited_s  # waiting for exclusive use is not the solution's time
         self._context = context
         self._secret = context.secret
         self._variants = context.variants
@@ -60,6 +62,7 @@ class CorrectnessStage(ContestantClient):
         self._first_set = first_set
 
     def _right(self) -> Failure | None:
+        """Return the reason why the solution is wrong, or None if it is correct."""
         findings, done = self._verification()
         self._evidence |= summarise(findings)
         repeats = self._config.device is DeviceKind.HOST and self._config.checked and not self._task.timed
@@ -67,18 +70,18 @@ class CorrectnessStage(ContestantClient):
         certain = [held for held in done.reports if held not in unset]
         failure = failure_of_reports(certain) or overall(findings, unmatched=self._unmatched)
         if failure is not None and unset:
-            failure = failure_of_reports(done.reports)  # which may be why
+            failure = failure_of_reports(done.reports)  # the unset shared memory may be the cause
         if failure is None and repeats:
             failure, done = self._timed("reorder", functools.partial(self._reordered, unset))
         if done.reports:
             self._evidence["reports"] = [dict(report) for report in done.reports]
         self._labels += labels_of_reports(done.reports)
         if failure is None and self._task.timed:
-            self._context.exclusive.announce()  # one check is left: audits come to a stand meanwhile
+            self._context.exclusive.announce()  # audits stop while the last check runs
         return failure or self._timed("refresh", self._refreshed)
 
     def _refreshed(self) -> Failure | None:
-        """The last call that was answered, once more with an element changed."""
+        """Repeat the last checked call with one input element changed."""
         refresh = PerturbedInput(
             workspace=self._workspace,
             verifier=self._verifier(),
@@ -92,8 +95,9 @@ class CorrectnessStage(ContestantClient):
         return failure
 
     def _reordered(self, unset: Sequence[Mapping[str, Any]]) -> tuple[Failure | None, BurstDone]:
-        """The last calls once more, with blocks and threads in another order (CUDA sources on the CPU), and where there
-        are reports of shared memory that was read and not written, with other values there.
+        """Repeat the last calls with blocks and threads in another order (host only).
+
+        If reports tell of shared memory read before it was written, also repeat them with other values there.
         """
         second = SecondSchedule(
             self._workspace,
@@ -118,10 +122,10 @@ class CorrectnessStage(ContestantClient):
             self._stages[name] = time.perf_counter() - begin
 
     def _verification(self) -> tuple[list[CallVerdict], BurstDone]:
-        """Calls over every variant, made like any others, and judged by the same rules as the timed ones.
+        """Call the solution on every variant; check outputs like those of timed calls.
 
-        As many at once as there are sets; the first burst has one call, so that a solution that hangs or crashes
-        costs one call's time limit.
+        A burst has as many calls as there are input sets. The first one has a single call: a solution that hangs or
+        crashes then costs one call's timeout.
         """
         workspace = self._workspace
         verifier = self._verifier()
@@ -145,7 +149,7 @@ class CorrectnessStage(ContestantClient):
             self._answered = [planned_call.index for planned_call in planned_calls]
             findings += verifier.check(planned_calls, done, with_reference=True)
             self._expect_still()
-            # The form of an answer is the same for every input: one call tells. Values are worth a second look.
+            # An output's form is the same for every input, so one call decides. Wrong values need a second call.
             if any(finding.failure is not None and finding.judgement is None for finding in findings):
                 break
             if any(finding.failure for finding in findings) and len(findings) > 1:

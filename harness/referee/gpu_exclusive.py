@@ -1,9 +1,9 @@
-"""Keeps the harness's own audits, and contestants that are begun ahead, off the GPU while something is timed there.
+"""Keep audits and prestarting contestants off the GPU while something is timed.
 
-Trusted side. Imports `auditor`, `contention` and `prefork`. Audits run ahead of the judgement, on the same GPU: before
-a burst they are stopped, and the GPU is asked until none of their kernels is left on it. A contestant being begun is
-stopped in the middle; one in the driver's hands is waited for, which takes some tenths of a second at most. Audits can
-be told before (`announce`), so that they come to a stand beside what is left to be done.
+Trusted side. Audits run ahead of evaluations on the same GPU. Before a burst they are stopped, and the GPU is queried
+until none of their kernels is on it. A contestant that is opening its device is stopped, too; if the driver holds it,
+the referee waits some tenths of a second at most. `announce` tells audits early, so that they stop while other work is
+done.
 """
 
 from __future__ import annotations
@@ -17,19 +17,28 @@ from harness.referee.audit.auditor import Auditor
 from harness.referee.contestants.pool import ContestantPool
 
 STRAGGLER_S = 0.03
-"""How long a kernel that was under way when its tool was stopped may take to leave the GPU: milliseconds are usual. One
-that waits for its tool to take down what it found stays for as long as the tool stands still."""
+"""Seconds that a running kernel may take to leave the GPU after its tool was stopped; milliseconds are usual.
+
+A kernel that waits for its tool to read findings stays as long as the tool is stopped.
+"""
 
 GO_ON_S = (0.02, 0.04, 0.08, 0.16, 0.3, 0.6)
-"""How long tools are let go on where such a kernel stays, before they are stopped again: longer each time, since
-racecheck may take seconds for one kernel. After the last time they are let come to their end."""
+"""Seconds for which tools run on, in turn, if such a kernel stays, before they are stopped again.
+
+racecheck may take seconds for one kernel, so the times grow. After the last one the tools run to their end.
+"""
 
 
 class GpuExclusive:
-    """Silence on one GPU; without an auditor and contestants begun ahead there is nothing to do.
+    """Exclusive use of one GPU by the code that is being timed.
 
-    `last_s` is what stopping audits took the last time, unannounced, or would have; `audits_s` what they were waited
-    for all times together, and `head_starts_s` what stopping the contestants took that were being begun.
+    Without an auditor and a pool it does nothing. `last_s` is the time to stop audits without announcement, as last
+    measured. `audits_s` sums the waits for audits, `head_starts_s` those for contestants that were starting.
+
+    Args:
+        auditor: Runs the audits, if there are any.
+        device_index: The GPU.
+        prefork: Starts contestants ahead, if anything does.
     """
 
     def __init__(self, auditor: Auditor | None, device_index: int, prefork: ContestantPool | None = None) -> None:
@@ -42,9 +51,9 @@ class GpuExclusive:
         self.head_starts_s = 0.0
 
     def announce(self) -> None:
-        """Tell audits to stop, without waiting until they do: a silence is about to `begin`. None begins meanwhile.
+        """Tell audits to stop, without waiting for it; `begin` will follow.
 
-        Contestants go on being begun. Taken back by `withdraw` where no silence follows, and by `end`. Idempotent.
+        No audit starts until `end` or, if no `begin` follows, `withdraw`. Contestants still start. Idempotent.
         """
         if self._auditor is None:
             return
@@ -55,13 +64,13 @@ class GpuExclusive:
         self.audits_s += time.perf_counter() - begin
 
     def withdraw(self) -> None:
-        """Let audits go on where they were told to stop and no silence has begun. Idempotent."""
+        """Let announced audits continue if exclusive use has not begun. Idempotent."""
         self._announced_s = None
         if self._auditor is not None:
             self._auditor.withdraw()
 
     def begin(self) -> None:
-        """Return when no audit is on the GPU any more, nor any contestant being begun, nor will be until `end`."""
+        """Return once no audit and no starting contestant uses the GPU; valid until `end`."""
         begin = time.perf_counter()
         active = self._auditor is not None and self._auditor.hold()
         middle = time.perf_counter()
@@ -73,13 +82,13 @@ class GpuExclusive:
         took_s = time.perf_counter() - begin - waited_s
         ahead_s = 0.0 if self._announced_s is None else begin - self._announced_s
         self._announced_s = None
-        # Told ahead, they took longer than was waited for, and no longer than they had.
+        # After an announcement, stopping took at least the time waited and at most the time since the announcement.
         self.last_s = min(max(self.last_s, took_s), took_s + ahead_s)
         self.audits_s += took_s
         self.head_starts_s += waited_s
 
     def _see_off(self, auditor: Auditor) -> None:
-        """Return when nothing of what is held is on the GPU any more."""
+        """Return when no kernel of a stopped audit is on the GPU."""
         for go_on_s in GO_ON_S:
             if wait_until_alone(self._device_index, STRAGGLER_S).alone:
                 return
@@ -92,17 +101,17 @@ class GpuExclusive:
 
     @property
     def waited_s(self) -> float:
-        """Seconds that silences took to begin since `spent` was asked last."""
+        """Seconds that beginning exclusive use took since `spent` was called."""
         return self.audits_s + self.head_starts_s
 
     def spent(self) -> dict[str, float]:
-        """Seconds since this was asked last, by what was stopped."""
+        """Return seconds since the last call: for audits, for starting contestants."""
         held = {"silence": self.audits_s, "head_starts": self.head_starts_s}
         self.audits_s = self.head_starts_s = 0.0
         return held
 
     def end(self) -> None:
-        """Let audits go on, and contestants be begun."""
+        """Let audits and starting contestants continue."""
         if self._auditor is not None:
             self._auditor.release()
         if self._prefork is not None:
@@ -110,7 +119,7 @@ class GpuExclusive:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Silence for the length of the block."""
+        """Use the GPU exclusively within the block."""
         try:
             self.begin()
             yield
@@ -119,7 +128,7 @@ class GpuExclusive:
 
     @contextmanager
     def gap(self) -> Iterator[None]:
-        """The other way round: inside of `held`, let audits go on for the length of the block."""
+        """Within `held`, let audits run for the length of the block."""
         self.end()
         try:
             yield

@@ -1,7 +1,7 @@
-"""The problem that a referee has at hand: made ready, held against blind answers, and what was learnt of it.
+"""State of the problem loaded in the referee: workspace, soundness, calibration.
 
-Control layer, trusted side; used by the referee, which keeps the last problem so that solutions to one that follow one
-another share inputs' layout, reference and calibration. Nothing of a submission is known here.
+Trusted side. The referee keeps the last problem prepared, and calibrations of problems used before. No submission's
+code or data is involved.
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ from harness.referee.soundness import Soundness
 from harness.referee.timing.reference_timing import NONSTOP_SETS, ProblemCalibration
 
 RECALLED_S = 600.0
-"""For how long what was learnt counts where other problems came between, from when one first did: a GPU and its
-machine may change. A problem that stays at hand is not learnt again either."""
+"""Seconds for which a calibration stays valid after its problem was replaced by another: GPU and machine may change. A
+problem that stays loaded is not calibrated again either.
+"""
 
 MOST_RECALLED = 256
-"""Problems at most; those that were left first are forgotten."""
+"""Most problems in the cache; the oldest is dropped first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Left:
-    """`copying_s` is the bench's own, learnt from trusted code; `sets` is how many it had. `left_s` is when the problem
-    was left with this knowledge for the first time, by the clock.
+    """A cached calibration.
+
+    `copying_s` and `sets` belong to the workspace it was measured with. `left_s` is when the problem was first
+    replaced.
     """
 
     known: ProblemCalibration
@@ -51,22 +54,27 @@ class _Left:
 
 
 class CalibrationCache:
-    """One referee's. Not safe for threads."""
+    """Calibrations of recently used problems of one referee. Not thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds."""
+        """Use `clock`, in seconds."""
         self._clock = clock
         self._left: OrderedDict[Hashable, _Left] = OrderedDict()
         self._come_back: tuple[Hashable, _Left] | None = None
 
     def leave(self, workspace: Workspace, known: ProblemCalibration | None) -> None:
-        """Remember what is known of the bench's problem, which is about to be closed; not where it is in doubt."""
+        """Store the calibration of a workspace that is about to be closed.
+
+        Args:
+            workspace: The workspace.
+            known: Its calibration; None, or one that other work disturbed, is not stored.
+        """
         key = _key(workspace)
         self._left.pop(key, None)
         last, self._come_back = self._come_back, None
         if known is None or not known.calm:
             return
-        # Who comes back again and again would else go by what was learnt hours ago.
+        # Keep the first time: else a problem that returns again and again would use a calibration of hours ago.
         same = last is not None and last[0] == key and last[1].known is known
         left_s = last[1].left_s if last is not None and same else self._clock()
         self._left[key] = _Left(known=known, copying_s=workspace.copying_s, sets=len(workspace.sets), left_s=left_s)
@@ -74,8 +82,13 @@ class CalibrationCache:
             self._left.popitem(last=False)
 
     def come_back(self, workspace: Workspace) -> ProblemCalibration | None:
-        """What is remembered of the problem of this bench, which gets its own part of it; None where that is nothing,
-        or too old, or was learnt over another number of sets.
+        """Return the stored calibration of a new workspace's problem.
+
+        Args:
+            workspace: The workspace; its `copying_s` is set if a calibration is found.
+
+        Returns:
+            The calibration, or None if there is none, it is too old, or the number of input sets differs.
         """
         key = _key(workspace)
         left = self._left.pop(key, None)
@@ -96,20 +109,36 @@ STRESS_DRAWS = 2
 """Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
 
 WARMING = 2
-"""How often a problem is learnt ahead for what that loads: the second contestant of trusted code is the first to be
-kept (`TrustedContestant.give_back`)."""
+"""Calibrations run ahead only to load code: the pool keeps the second contestant of trusted code, not the first
+(`TrustedContestant.give_back`).
+"""
 
 
 def variants(config: RefereeConfig, problem: Problem) -> list[tuple[str, int]]:
-    """Variant and part of each call of the verification: own inputs with several seeds, each other one twice."""
+    """List variant and part of each call of the correctness stage.
+
+    Args:
+        config: `seeds` is the number of draws of the problem's own inputs.
+        problem: Names the stress variants that it allows.
+
+    Returns:
+        Pairs (variant, part): the problem's own inputs first, then each stress variant twice.
+    """
     stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
     return [("own", part) for part in range(config.seeds)] + stress
 
 
 class CurrentProblem:
-    """One referee's, on its device. Not safe for threads.
+    """The problem loaded in one referee. Not thread-safe.
 
-    `context` are what sessions about a task are lent, `progress_marker` is told when the problem's code runs.
+    Args:
+        config: Settings of the run.
+        device: The referee's device.
+        secret: Source of seeds.
+        standby: Lends the contestant of trusted code.
+        exclusive: Exclusive use of the GPU.
+        context: Returns the shared state for a task.
+        progress_marker: Records when the problem's code runs.
     """
 
     def __init__(
@@ -134,14 +163,14 @@ class CurrentProblem:
         self._recall = CalibrationCache()
         self.workspace: Workspace | None = None
         self.known: ProblemCalibration | None = None
-        """What was learnt of the problem that `workspace` is for."""
+        """Calibration of the problem in `workspace`."""
         self.peaks: Peaks | None = None
-        """This GPU's, as measured."""
+        """Measured peaks of this GPU."""
         self.warmed = 0
-        """How often a problem was learnt for what that loads."""
+        """Calibrations that were run only to load code."""
 
     def close(self) -> None:
-        """Have none at hand. Idempotent."""
+        """Unload the problem. Idempotent."""
         if self.workspace is not None:
             self._recall.leave(self.workspace, self.known)
             self.workspace.close()
@@ -149,7 +178,18 @@ class CurrentProblem:
             self.known = None
 
     def workspace_for(self, problem: Problem, workload: Workload) -> Workspace:
-        """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
+        """Return the problem's workspace, and keep it for the next solution.
+
+        Args:
+            problem: The problem.
+            workload: Its sizes.
+
+        Returns:
+            The loaded workspace, if it is for this problem and workload, else a new one.
+
+        Raises:
+            ProblemError: The problem is at fault.
+        """
         held = self.workspace
         if held is not None and _is_for(held, problem, workload):
             return held
@@ -168,17 +208,25 @@ class CurrentProblem:
         return self.workspace
 
     def has(self, task: Task) -> bool:
-        """Whether the bench is for its problem."""
+        """Return whether the loaded workspace is for the task's problem and workload."""
         return self.workspace is not None and _is_for(self.workspace, task.problem, task.workload)
 
     def is_ready_for(self, task: Task) -> bool:
-        """Whether its problem is prepared, and what there is to learn of it is known."""
+        """Return whether the task's problem is loaded and, if needed, calibrated."""
         learnt = self.known is not None or not task.timed or self.config.device is DeviceKind.HOST
         return self.has(task) and learnt
 
     def ready(self, task: Task) -> tuple[Workspace, tuple[str, ...]]:
-        """The bench of the task's problem, wiped of what a contestant left, and what the problem wrongly takes for
-        right. Raises `ProblemError` and `NO_MEMORY`.
+        """Return the task's workspace, cleared of all that a contestant left in it.
+
+        Args:
+            task: The task.
+
+        Returns:
+            The workspace, and names of the degenerate outputs that the problem accepts.
+
+        Raises:
+            ProblemError: The problem is at fault. `NO_MEMORY` exceptions pass, too.
         """
         try:
             workspace = self.workspace_for(task.problem, task.workload)
@@ -191,7 +239,7 @@ class CurrentProblem:
         return workspace, degenerate
 
     def run_all(self, task: Task) -> None:
-        """Run what judging solutions to the task's problem runs of its code, on every variant. Raises as `ready`."""
+        """Run the reference on every variant, as evaluations do. Raises as `ready`."""
         workspace, _ = self.ready(task)
         with self._progress_marker.at(task.problem, task.workload, Phase.READY):
             for variant, part in variants(self.config, task.problem):
@@ -201,9 +249,7 @@ class CurrentProblem:
             self._device.synchronize()
 
     def learn(self, task: Task) -> None:
-        """Learn of the problem at hand what there is to learn before its first solution, and again what was learnt
-        while others were at work on the GPU.
-        """
+        """Calibrate the loaded problem, or repeat a calibration that other work disturbed."""
         if not task.timed:
             return
         if self.known is not None and not self.known.calm:
@@ -215,7 +261,7 @@ class CurrentProblem:
                 self.known = learn(self._context(task), self.workspace, task, self._standby)
 
     def learn_again(self, task: Task) -> ProblemCalibration:
-        """Measure anew what bursts over the bench cost; the lower counts, for the next solutions too."""
+        """Repeat the calibration and return it; the lower times count from now on."""
         assert self.workspace is not None
         assert self.known is not None
         with self.workspace.ledger.spend("calibration"):
@@ -223,8 +269,9 @@ class CurrentProblem:
         return self.known
 
     def warm_up(self, task: Task) -> None:
-        """Learn of the problem at hand for what that loads and starts alone, until the contestant of trusted code is
-        kept, or it was done as often as helps.
+        """Run a calibration only for the code that it loads; discard the result.
+
+        Does nothing if the contestant of trusted code is waiting already, or after `WARMING` runs.
         """
         learns = task.timed and self.known is None and self.config.device is DeviceKind.CUDA
         if learns and not self._standby.waits and self.warmed < WARMING:
@@ -234,12 +281,12 @@ class CurrentProblem:
             empty_kernel.of(self._device).forget()
 
     def find_peaks(self) -> None:
-        """Look whether this GPU's peaks were measured before."""
+        """Load this GPU's peaks if they were measured before."""
         if self.peaks is None and self.config.cache_dir and (key := measured_peaks.key_of(self._device)) is not None:
             self.peaks = measured_peaks.held(key, Path(self.config.cache_dir))
 
     def know_peaks(self, task: Task) -> None:
-        """Find out this GPU's peaks, once a referee."""
+        """Measure this GPU's peaks, once per referee."""
         if task.timed and self.peaks is None and self.config.cache_dir and self.config.device is DeviceKind.CUDA:
             with self._exclusive.held():
                 self.peaks = measured_peaks.ensure(self._device, Path(self.config.cache_dir))

@@ -1,8 +1,8 @@
-"""The referee: inputs, truth, verification, timing and verdict for one solution at a time.
+"""The referee: prepare problems, evaluate one solution at a time on one device.
 
-The trusted process. It never imports, unpickles or executes anything of a submission: it asks a contestant over
-`wire` and reads raw bytes from its own arena. One referee serves one device; it keeps the last problem ready, so
-that solutions of one problem following one another share inputs' layout and the reference.
+Trusted side. It never imports, unpickles or executes anything of a submission: it asks a contestant over a socket and
+reads raw bytes of shared memory. It keeps the last problem prepared, so that consecutive solutions of one problem share
+inputs' layout and reference. See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -52,14 +52,22 @@ from harness.referee.session import Session, failed
 from harness.sandbox.zygote import Zygote
 
 LATEST_PREPARED = 8
-"""So many preparations are told at most: where builds fail, nobody is judged after one."""
+"""Most preparations that one record lists: if all builds fail, no evaluation follows a preparation."""
 
 DEGENERATE = "degenerate_problem"
-"""Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
+"""Label: the problem accepts outputs that need no computation, and was scored all the same."""
 
 
 class Referee:
-    """Judges solutions on one device. A context manager."""
+    """Evaluates solutions on one device. A context manager.
+
+    Args:
+        config: Settings of the run.
+        zygote: Forks the contestants.
+        device: The device; None opens the one that `config` names.
+        auditor: Runs compute-sanitizer; None evaluates without audits.
+        progress_marker: Records when the problem's own code runs.
+    """
 
     def __init__(
         self,
@@ -70,7 +78,6 @@ class Referee:
         auditor: Auditor | None = None,
         progress_marker: ProgressMarker = NOWHERE,
     ) -> None:
-        """`progress_marker` is told when problems' code runs."""
         self.config = config
         self.progress_marker = progress_marker
         nvrtc.keep_images(KeptImages(Path(config.cache_dir)) if config.cache_dir else None)
@@ -78,8 +85,8 @@ class Referee:
         self.monitor = GpuMonitor(self.device.uuid)
         self._gpu_minor = self.monitor.minor()
         self._zygote = zygote
-        # From the system: what a contestant is told (places held back, seeds of calls made) would give away the state
-        # of a generator of numbers, and with it every input to come.
+        # Numbers of the system: a contestant learns some of them (places held back, seeds of calls), and they would
+        # reveal the state of a pseudorandom generator and all inputs to come.
         self._secret = random.SystemRandom()
         self._auditor = auditor
         self._prefork = ContestantPool(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
@@ -108,12 +115,12 @@ class Referee:
         self._sides: dict[str, SmallWorkloadCheck | None] = {}
         self._owed: dict[str, tuple[SmallWorkloadCheck, Outcome]] = {}
         self._settled: dict[str, Outcome] = {}
-        # Beside eager, which is timed with every solution.
+        # Baselines other than eager, which is timed with every solution.
         self._baselines = (
             BaselineKeeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
         )
         self._prepared: deque[dict[str, Any]] = deque(maxlen=LATEST_PREPARED)
-        """What was prepared since a solution was judged, for the record of the next one."""
+        """Preparations since the last evaluation, for the next record."""
 
     def __enter__(self) -> Referee:
         return self
@@ -129,14 +136,22 @@ class Referee:
         self._alongside.close()
 
     def prepare(self, tasks: Sequence[Task]) -> Generator[None, None, None]:
-        """Get ready, step by step, what judging the first of these tasks takes before its solution is needed, and what
-        is kept of the others beside the problem at hand. The next record says what it took.
+        """Prepare step by step for coming tasks, before their solutions are built.
 
-        Decision: nothing that is measured here counts. Builds go on meanwhile, in which submissions run that could load
-        the processors to make calibrations generous. Learning a problem for the first time takes a second longer than
-        later, for what it loads and starts; that is what is done ahead.
+        For the first task that is its problem, the small workload and one calibration; for the others the small
+        workload. The next record says how long each step took. No measurement of this is used: builds run meanwhile,
+        and a submission in them could load the processors to make the calibration generous. The calibration runs
+        because its first execution loads libraries for a second longer than later ones. A fault of a problem, or too
+        little memory, is reported when a solution of it is evaluated.
 
-        What is wrong with a problem, or finds no room, is told when a solution to it is judged. Anything else raises.
+        Args:
+            tasks: Tasks in their order of evaluation, at least one.
+
+        Yields:
+            None after each step.
+
+        Raises:
+            Exception: Anything else than a fault of a problem or too little memory.
         """
         first, others = tasks[0], tasks[1:]
         spent: dict[str, float] = {}
@@ -168,34 +183,58 @@ class Referee:
             note["defences_s"] = ledger | self._exclusive.spent()
 
     def prove(self, task: Task) -> None:
-        """Run what judging solutions to this task's problem runs of the problem's own code, on every variant, and
-        nothing of any submission: for a referee that was asked nothing before, after another was lost in it.
+        """Run the problem's own code on every variant, without a submission.
 
-        What is wrong with the problem, or finds no room, is told when a solution to it is judged. Anything else raises.
+        For a referee that has not been used yet, after another one was lost in this problem's code. A fault of the
+        problem, or too little memory, is reported when a solution of it is evaluated.
+
+        Args:
+            task: A task of the problem.
+
+        Raises:
+            Exception: Anything else than a fault of the problem or too little memory.
         """
         with suppress(ProblemError, *NO_MEMORY):
             self.at_hand.run_all(task)
             self._ready_small(task)
 
     def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
-        """Run, verify and time one solution. Only a fault of the harness raises.
+        """Evaluate one solution, including its audit.
 
-        `ahead` are tasks that are likely to come next: their audits and their contestants begin while this one is
-        judged.
+        Args:
+            task: The solution.
+            ahead: Tasks that probably come next; their audits and contestants start meanwhile.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            Exception: A fault of the harness only.
         """
         outcome = self.begin(task, ahead)
         return self.settle(task) if outcome is None else outcome
 
     def begin(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
-        """As `judge`, but None where nothing is left to be done except to wait for the audit: `settle` does that."""
+        """Evaluate one solution, but do not wait for its audit.
+
+        Args:
+            task: The solution.
+            ahead: Tasks that probably come next; their audits and contestants start meanwhile.
+
+        Returns:
+            The outcome, or None if only the audit is missing: call `settle` then.
+
+        Raises:
+            Exception: A fault of the harness only.
+        """
         outcome = self._begin(task, ahead)
         if outcome is None or not _short_of_memory(outcome) or not (self._owed or self._sides):
             return outcome
-        self._end_others()  # what they took is not this one's fault
+        self._end_others()  # other solutions under audit may have taken the memory: try again without them
         return self._begin(task, ())
 
     def _end_others(self) -> None:
-        """Leave nobody under audit: those take device memory meanwhile, all of it if they like."""
+        """Cancel all audits: solutions under audit may hold any amount of GPU memory."""
         self._drop_sides(keep=())
         for name, (side, waiting) in self._owed.items():
             self._settled[name] = settle(side, waiting)
@@ -203,10 +242,10 @@ class Referee:
 
     def _begin(self, task: Task, ahead: Sequence[Task]) -> Outcome | None:
         if self._auditor is not None and self.at_hand.has(task):
-            self._fork_ahead(task)  # its contestant is what will be waited for: it opens its device beside what follows
-        # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
+            self._fork_ahead(task)  # the contestant is needed first: it opens its device during the next steps
+        # compute-sanitizer takes a second or more, so audits start while the problem is prepared.
         for each in (task, *ahead):
-            with suppress(*NO_MEMORY):  # it is tried again when it is this one's turn
+            with suppress(*NO_MEMORY):  # tried again when this task's evaluation begins
                 self._begin_small(each)
         with suppress(*NO_MEMORY):
             if task.small is not None and _name(task) not in self._sides and (self._owed or self._sides):
@@ -223,19 +262,36 @@ class Referee:
             self._drop_sides(keep=ahead)
 
     def due(self, task: Task) -> bool:
-        """Whether `settle` would not wait for the audit."""
+        """Return whether `settle` would return without waiting for the audit.
+
+        Args:
+            task: A task for which `begin` returned None.
+
+        Returns:
+            True also if nothing is open for this task.
+        """
         held = self._owed.get(_name(task))
         return held is None or held[0].ready
 
     def settle(self, task: Task) -> Outcome:
-        """The verdict on a task that `begin` left open. Raises `KeyError` where it left none."""
+        """Return the verdict of a task that `begin` left open; wait for its audit.
+
+        Args:
+            task: A task for which `begin` returned None.
+
+        Returns:
+            The outcome, with the audit's findings.
+
+        Raises:
+            KeyError: Nothing is open for this task.
+        """
         if (settled := self._settled.pop(_name(task), None)) is not None:
             return settled
         side, outcome = self._owed.pop(_name(task))
         return settle(side, outcome)
 
     def _drop_sides(self, keep: Sequence[Task]) -> None:
-        """End the audits of all but these tasks."""
+        """Cancel the audits of all other tasks."""
         kept = {_name(task) for task in keep}
         for name in [name for name in self._sides if name not in kept]:
             if (side := self._sides.pop(name)) is not None:
@@ -249,7 +305,7 @@ class Referee:
             evidence["prepared_ahead"] = list(self._prepared)
             self._prepared.clear()
         if not self.at_hand.is_ready_for(task):
-            self._fork_ahead(task)  # while its problem is prepared
+            self._fork_ahead(task)  # starts while the problem is prepared
         try:
             workspace, degenerate = self.at_hand.ready(task)
         except ProblemError as error:
@@ -262,7 +318,7 @@ class Referee:
                 status=Status.harness_error,
                 reason=one_line(
                     f"problem {task.problem.id}, workload {task.workload.name}, does not fit the free memory of the "
-                    f"{self.config.device.value} device: {error}"
+                    f"{self.config.device.value} device; free memory or take a smaller --workload: {error}"
                 ),
                 evidence=evidence | {"short_of_memory": True},
             )
@@ -273,7 +329,7 @@ class Referee:
                 stages["baselines"] = self._baselines.ready(
                     workspace, self._secret, task.log_path.with_name("_baselines.log")
                 )
-            begin += stages["baselines"]  # compiling the reference takes nothing of the solution's time
+            begin += stages["baselines"]  # compiling the reference is not the solution's time
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = workspace.drawn_on
         if self.config.device is DeviceKind.CUDA:
@@ -287,7 +343,7 @@ class Referee:
             with self._contestant(task) as contestant:
                 stages["open"] = time.perf_counter() - asked_s
                 for coming in ahead:
-                    self._fork_ahead(coming)  # nothing is timed until this one's answers are verified
+                    self._fork_ahead(coming)  # disturbs no timing: this solution's outputs are verified first
                 if task.small is None and (workload := whole_as_small(task, set_bytes(workspace))) is not None:
                     with suppress(*NO_MEMORY):
                         side = self._alongside.begin(task, workload)
@@ -309,7 +365,7 @@ class Referee:
                     session.close()
         except ContestantFailed as refused:
             outcome = failed(refused.failure, evidence)
-        except ProblemError as error:  # which the draws of a solution may be the first to show
+        except ProblemError as error:  # inputs drawn for a solution may be the first to reveal a fault
             reason = one_line(f"problem {task.problem.id}: {error}")
             outcome = Outcome(status=Status.harness_error, reason=reason, evidence=evidence)
         if degenerate:
@@ -331,7 +387,7 @@ class Referee:
         return outcome
 
     def _ready_small(self, task: Task) -> None:
-        """Have a bench for checks on the side of this problem's solutions. Raises `ProblemError` and `NO_MEMORY`."""
+        """Prepare the task's small workload; raise `ProblemError` or `NO_MEMORY`."""
         workload = task.small
         if workload is None and self.at_hand.workspace is not None and self.at_hand.has(task):
             workload = whole_as_small(task, set_bytes(self.at_hand.workspace))
@@ -339,12 +395,12 @@ class Referee:
             self._alongside.get_ready(task.problem, workload)
 
     def _begin_small(self, task: Task) -> None:
-        """Begin its checks on the side where a small workload is declared for them, unless they are under way."""
+        """Start the audit of a task that declares a small workload, unless it is running."""
         if task.small is not None and _name(task) not in self._sides:
             self._sides[_name(task)] = self._alongside.begin(task, task.small)
 
     def _examine(self, task: Task, workspace: Workspace, first: int) -> Outcome:
-        """Judge values alone, over the sets of a side bench from that number on."""
+        """Check outputs only, on input sets of a small workload from number `first` on."""
         evidence: dict[str, Any] = {}
         begin = time.perf_counter()
         try:
@@ -369,7 +425,7 @@ class Referee:
         )
 
     def _contestant(self, task: Task) -> ContestantProcess:
-        """A contestant for this solution, in its sandbox: that which was begun ahead, where one was."""
+        """Return the solution's sandboxed process, started ahead if possible."""
         return self._prefork.take(Key(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
 
     def _trusted_contestant(self, task: Task) -> ContestantProcess:
@@ -377,12 +433,12 @@ class Referee:
         return self._prefork.take(Key(task.log_path, Purpose.CALIBRATION), policy)
 
     def _fork_ahead(self, task: Task) -> None:
-        """Begin the contestants that this task needs first."""
+        """Start the contestants that this task needs first."""
         self._fork_trusted(task)
         self._prefork.begin(Key(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
 
     def _fork_trusted(self, task: Task) -> None:
-        """Begin the contestant of trusted code, if this task's problem needs one."""
+        """Start the contestant of trusted code if the task's problem needs a calibration."""
         learns = task.timed and self.config.device is DeviceKind.CUDA and not self.at_hand.is_ready_for(task)
         if learns and not self._standby.waits:
             policy = process.trusted_policy_for(task, self.config, self._gpu_minor)
@@ -390,7 +446,7 @@ class Referee:
 
 
 def _name(task: Task) -> str:
-    """What tells a task from the others of a run: its log is its own."""
+    """Return a key for the task: each task of a run has its own log."""
     return str(task.log_path)
 
 

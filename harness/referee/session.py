@@ -1,6 +1,15 @@
-"""One solution before the referee: loaded, verified, checked on the side, timed, and the verdict.
+"""Evaluate one solution: load, correctness, sanitizer checks, timing, verdict.
 
-Trusted side. Whether its answers are right is found out by its base, the `verification`; here is decided what follows.
+Trusted side. `Session.run` executes the stages in this order:
+
+1. load: import the solution, construct `ModelNew`, time empty kernels in its process (`contestants/client.py`).
+2. verify: compare outputs on every input variant, then once more with one changed element (`correctness_stage.py`).
+3. audit: collect the findings of compute-sanitizer on the small workload (`audit/small_workload.py`).
+4. measure: timed rounds against the reference, then calls back to back (`timing/`).
+5. census: list the kernels of one call (`contestants/census_request.py`).
+6. end: stop the process and read the device memory that it gives back.
+
+A stage that fails ends the evaluation with its status; the record's `evidence.stages_s` has the seconds of each.
 """
 
 from __future__ import annotations
@@ -54,14 +63,14 @@ from harness.referee.timing.speedup import (
 T = TypeVar("T")
 
 WORTH_A_GAP_S = 0.05
-"""Checking answers for longer than this, the referee lets audits go on between bursts."""
+"""If checking the outputs of a burst takes longer than this, audits may run on the GPU meanwhile."""
 
 EXTRA_SETS = 2
-"""Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
+"""Input sets of a burst beyond the timed ones: one for the warm-up call, one for the latency call."""
 
 
 class Session(CorrectnessStage):
-    """One solution from attach to verdict."""
+    """The evaluation of one solution, from attaching its process to the verdict."""
 
     def __init__(
         self,
@@ -81,11 +90,15 @@ class Session(CorrectnessStage):
         self._compared: Compared | None = None
         self._side = side
         self.owes = False
-        """Whether the findings on the side are still to be held against the outcome (`sidecheck.settle`)."""
+        """Whether the verdict still waits for `side`; `small_workload.settle` then completes the outcome."""
         self._known = known
         self._back_to_back_check: BackToBackCheck | None = None
 
     def run(self) -> Outcome:
+        """Run all stages in order and return the verdict.
+
+        If only the audit is missing, set `owes` and return the outcome without it.
+        """
         if self._known is not None:
             reserve(self._workspace, range(self._known.quiet.back_to_back_sets))
         lanes = self._known.quiet.empty_calls if self._known is not None and self._task.timed else {}
@@ -100,25 +113,25 @@ class Session(CorrectnessStage):
                 self.owes = True
                 return self._concluded(failure)
             failure = self._timed("audit", functools.partial(self._side.conclude, failure))
-            self._deadline += self._stages["audit"]  # one at full size waits for those of others
+            self._deadline += self._stages["audit"]  # an audit at full size waits for other audits
             self._evidence |= self._side.evidence
             self._labels += self._side.labels
         return self._concluded(failure)
 
     def _compare(self, lanes: Mapping[int, EmptyTimed]) -> None:
-        """Hold its process's empty calls against the referee's by these lanes, where they were made."""
+        """Compare the empty kernels timed in the solution's process with the referee's."""
         if self._empty is not None:
             known = empty_kernel.of(self._workspace.device)
             self._compared = known.compare(self._empty, lanes, one_queue=self._contestant.has_one_queue)
 
     def _concluded(self, failure: Failure | None) -> Outcome:
-        """What `failure` means, or, where nothing is wrong, the solution timed."""
+        """Turn a failure into an outcome; without a failure, time the solution."""
         if failure is not None:
             return failed(failure, self._evidence, self._labels)
         if not self._task.timed:
             untimed = Outcome(
                 status=Status.passed,
-                reason="right on every input variant; not timed, since CUDA sources ran on the CPU",
+                reason="right on every input variant; not timed because CUDA sources ran on the CPU",
                 evidence=self._evidence,
                 labels=tuple(self._labels),
             )
@@ -128,7 +141,7 @@ class Session(CorrectnessStage):
 
     @contextmanager
     def _silence(self) -> Iterator[None]:
-        """Silence for the length of the block; waiting for it takes nothing of the solution's time."""
+        """Use the GPU exclusively; waiting for that does not count as the solution's time."""
         exclusive = self._context.exclusive
         before_s = exclusive.waited_s
         with exclusive.held():
@@ -136,7 +149,7 @@ class Session(CorrectnessStage):
             yield
 
     def _counted(self, outcome: Outcome) -> Outcome:
-        """`outcome` with what the contestant says of its kernels, asked when nothing else is left to be asked."""
+        """Add the kernel census to a passed outcome; it is the last request."""
         if outcome.status is not Status.passed:
             return outcome
         coerce = self._config.device_policy == "coerce"
@@ -147,9 +160,9 @@ class Session(CorrectnessStage):
         return replace(outcome, evidence={**outcome.evidence, "census": census})
 
     def _ended(self, outcome: Outcome) -> Outcome:
-        """`outcome` with what is found out last, in silence, the contestant being ended by it: the time of a call in a
-        CUDA graph, which code may break by, its kernels, since no clock may run after a profiler, and the memory that
-        its process gives back.
+        """Measure last: CUDA graph time, kernel census, memory given back.
+
+        A graph may break the process, and no clock may run after a profiler. Measuring the memory ends the process.
         """
         if self._known is None or outcome.status is not Status.passed or outcome.timing is None:
             return self._counted(outcome)
@@ -163,21 +176,28 @@ class Session(CorrectnessStage):
         return replace(outcome, timing={**timing, "peak_memory_bytes": memory})
 
     def end_contestant(self, before: int | None) -> int | None:
-        """End the contestant; how much of the device memory that was taken `before` is given back by that."""
+        """Stop the process.
+
+        Args:
+            before: Bytes of device memory in use before that, or None if the driver does not tell.
+
+        Returns:
+            Bytes of device memory that this gave back, or None if unknown.
+        """
         self._contestant.kill()
         after = self._workspace.device.taken_bytes()
         return None if before is None or after is None else before - after
 
     def close(self) -> None:
-        """Leave nothing of it running, but what is owed, and nothing held for its sake."""
+        """Release exclusive use; cancel the audit unless the verdict waits for it."""
         self._context.exclusive.withdraw()
         if self._side is not None and not self.owes:
             self._side.cancel()
 
     def _speed_of_light(self) -> tuple[SpeedOfLight | None, TrustFloor | None]:
-        """What this GPU allows at best, and what no honest call can beat; None where it is not known.
+        """Return the speed of light and the trust floor; None for each that is unknown.
 
-        The first by the peaks measured on it, where they are; the second by the datasheet's alone.
+        The first uses the peaks measured on this GPU, if any; the second uses the datasheet if it has this GPU.
         """
         name, precision = self._workspace.device.name, self._task.problem.precision
         peaks = self._context.peaks or (datasheet(name) if name is not None else None)
@@ -188,6 +208,7 @@ class Session(CorrectnessStage):
         return light, trust_floor(traffic, precision, device_name=name, measured=self._context.peaks)
 
     def _measure(self) -> Outcome:
+        """Time the solution in rounds, then back to back, and judge the times."""
         workspace, config = self._workspace, self._config
         verifier = self._verifier()
         findings: list[CallVerdict] = []
@@ -198,7 +219,7 @@ class Session(CorrectnessStage):
         def verify(planned_calls: Sequence[PlannedCall], done: BurstDone) -> bool:
             nonlocal checking_s
             begin = time.perf_counter()
-            # Audits go on meanwhile, where that is worth the while of stopping them again.
+            # Let audits run meanwhile, but only if that gains more time than stopping them again costs.
             worth = checking_s > max(WORTH_A_GAP_S, 2 * self._context.exclusive.last_s)
             with self._context.exclusive.gap() if worth else nullcontext():
                 latest = verifier.check(planned_calls, done, with_reference=False)
@@ -239,8 +260,8 @@ class Session(CorrectnessStage):
         if failure is not None:
             return failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
         if rounds.lacking:
-            # Who takes up the time where it does not count would choose how little of the rest is looked at.
-            words = "were over (--solution-timeout) before enough timed calls were made on every input variant"
+            # Else a solution that wastes time outside timed calls could decide how few of them are checked.
+            words = " before enough timed calls were made on every input variant"
             held = {"failed_while": "timing", "rounds": len(rounds.held)}
             return failed(self._time_was_over(words), self._evidence | held, self._labels)
         back_to_back = self._back_to_back(rounds, verifier, findings)
@@ -263,7 +284,7 @@ class Session(CorrectnessStage):
             None if self._context.again is None else self._learn_again,
             self._contestant.kill,
         )
-        # The driver's samples are few: where only some rounds show who else was at work, others may have been, too.
+        # The driver samples rarely: if some rounds show other processes on the GPU, others may be disturbed, too.
         disturbed = watch.repeats.gave_up or (watch.repeats.seen and UNEXPLAINED in judged.labels)
         self._labels += [*judged.labels, *((DISTURBED,) if disturbed else ())]
         if judged.failure is not None:
@@ -286,14 +307,14 @@ class Session(CorrectnessStage):
         )
 
     def _learn_again(self) -> ProblemCalibration:
-        """What is known of the problem once trusted code was timed again; its answers replace those of before."""
+        """Repeat the calibration; its outputs replace those of the last burst."""
         assert self._context.again is not None
         self._closed, self._closed_digests = [], []
         self._known = self._context.again()
         return self._known
 
     def _back_to_back(self, rounds: Rounds, verifier: Verifier, findings: list[CallVerdict]) -> BackToBackTimes | None:
-        """Calls back to back, where they prove more than those of the rounds; what they return is verified too."""
+        """Time calls back to back if they prove more than rounds; check their outputs."""
         if self._known is None or not self._known.back_to_back:
             return None
         self._back_to_back_check = BackToBackCheck(
@@ -317,7 +338,17 @@ def failed(
     labels: Sequence[str] = (),
     timing: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """The outcome of a solution that did not pass. Reports that came with the failure may ask for labels, too."""
+    """Build the outcome of a solution that did not pass.
+
+    Args:
+        failure: Status, reason and evidence; reports in the evidence may add labels.
+        evidence: Evidence collected so far.
+        labels: Labels collected so far.
+        timing: Timing, if the solution was timed before it failed.
+
+    Returns:
+        The outcome for the record.
+    """
     asked = labels_of_reports(failure.evidence.get("reports", ()))
     return Outcome(
         status=failure.status,

@@ -1,9 +1,8 @@
 """The process around one referee: `python -m harness.referee.worker FD`.
 
-Trusted side. Speaks `wire` frames with the executor that started it. These tell its device's kind, by which it begins
-to import what that takes; its configuration, as soon as that is known; then one task after another. It has its own
-zygote for contestants, and no submission's code ever runs in it. It ends when its executor does, by whatever means, and
-with it all that it started.
+Trusted side. It exchanges frames with the executor that started it: first the kind of device, so that imports can
+start; then the configuration; then one task after another. It has its own zygote for contestants, and runs no
+submission's code. It ends, with everything it started, when its executor ends.
 """
 
 from __future__ import annotations
@@ -48,67 +47,74 @@ PRELOADED_HOST = ("harness.untrusted.contestant.hostcuda.shim",)
 PRELOADED_CUDA = ("cuda.bindings.driver",)
 
 OWN_OUTPUT = Path("/proc/self/fd/2")
-"""Where this process's errors go, whatever that is by then."""
+"""This process's stderr, also after it was redirected."""
 
 OOM_SCORE = "500"
-"""Of -1000 to 1000: how soon the kernel ends a process when memory runs out. Other programs have 0, contestants
-1000."""
+"""How early the kernel kills this process if memory runs out, from -1000 to 1000. Other programs have 0, contestants
+1000.
+"""
 
 OpenDevice = Callable[[DeviceKind, int], "Device"]
 
 
 def main(fd: int, open_device: OpenDevice | None = None) -> None:
-    """Serve until the executor closes the connection. `open_device` stands in for `harness.devices.device.open_device`."""
+    """Serve tasks until the executor closes the connection.
+
+    Args:
+        fd: Descriptor of the socket to the executor.
+        open_device: Replaces `harness.devices.device.open_device` in tests.
+    """
     go_before_others()
-    gc.disable()  # collections while torch is imported find nothing, and take a tenth of its time
+    gc.disable()  # collections during torch's import find nothing and take a tenth of its time
     sock = socket.socket(fileno=fd)
-    # Else a referee would keep its GPU busy for minutes after its conductor was killed, beside the run that resumes.
-    # The zygote sees its own connection close then, and ends its children; what a problem started is in this group.
-    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # it leads a group of its own (see `StartedProcess`)
+    # Else the referee would keep its GPU busy for minutes after its runner was killed, next to the resumed run.
+    # The zygote ends its children when its connection closes; processes that a problem started are in this group.
+    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # this process leads its own group (see `StartedProcess`)
     channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
     first = channel.receive()
     kind = DeviceKind(first.message["device"])
     progress_marker = ProgressMarker(*first.fds)
     preload = (*PRELOADED, *(PRELOADED_CUDA if kind is DeviceKind.CUDA else PRELOADED_HOST))
-    # Before anything that takes time: this process and its zygote import torch side by side.
+    # First, because this process and its zygote import torch in parallel.
     with ExitStack() as stack, Zygote(preload=preload, log_path=OWN_OUTPUT) as zygote:
         if kind is DeviceKind.CUDA and open_device is None:
             _beside(_wake_driver)
         told = _beside(lambda: _receive_orders(channel, preload, stack))
-        from harness.devices import device as devices  # with torch: seconds, in which the others have begun
-        from harness.referee.contestants import health
+        from harness.devices import device as devices
+        from harness.referee.contestants import health  # imports torch: seconds, while the threads work
 
         try:
             device = (open_device or devices.open_device)(kind, DEVICE_INDEX)
-            # Computes on the GPU, which loads libraries, while this thread imports.
+            # Loads the GPU's libraries while this thread imports.
             healthy = _beside(lambda: health.check(device))
             from harness.referee.referee import Referee
 
             healthy.result()
             config, auditor = told.result()
-            # The zygote may still be at its imports: making a problem ready does without.
+            # The zygote may still be importing; preparing a problem does not need it.
             referee = stack.enter_context(
                 Referee(config, zygote, device=device, auditor=auditor, progress_marker=progress_marker)
             )
         except devices.DeviceError as error:
             channel.send({"type": "unavailable", "reason": str(error)})
             return
-        gc.freeze()  # looking through all that torch has made takes 50 ms, which may fall into a burst
+        gc.freeze()  # scanning torch's objects takes 50 ms, possibly within a burst
         gc.enable()
         channel.send({"type": "ready"})
         _serve(channel, referee, zygote)
 
 
 def go_before_others() -> None:
-    """Where memory runs out, the kernel shall end this process and its children, which inherit that, rather than other
-    programs of the machine. A contestant still goes first.
+    """Let the kernel kill this process before other programs if memory runs out.
+
+    Children inherit that; a contestant still goes first.
     """
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
 
 
 def _beside(work: Callable[[], T]) -> Future[T]:
-    """Do this on a thread of its own. Nobody waits for its end who does not ask for its result."""
+    """Run `work` in its own daemon thread."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -124,8 +130,9 @@ def _beside(work: Callable[[], T]) -> Future[T]:
 def _receive_orders(
     channel: Channel, preload: tuple[str, ...], stack: ExitStack
 ) -> tuple[RefereeConfig, Auditor | None]:
-    """What this referee is for, and the auditor that it takes, which begins to start and is closed with `stack`. From
-    here on everything that this process says goes to the log that it is told.
+    """Receive the configuration, redirect output to the log, start the auditor.
+
+    The auditor, if the configuration asks for one, is closed with `stack`.
     """
     orders = channel.receive().message
     log_path = Path(orders["log_path"])
@@ -136,7 +143,7 @@ def _receive_orders(
     config = RefereeConfig.from_json(orders["config"])
     if config.sanitizer is None:
         return config, None
-    from harness.referee.audit.auditor import Auditor  # what it imports comes after the start of torch's import
+    from harness.referee.audit.auditor import Auditor  # imported late, so that torch's import starts first
 
     auditor = Auditor(
         config.sanitizer,
@@ -149,9 +156,9 @@ def _receive_orders(
 
 
 def _wake_driver() -> None:
-    """Make the GPU's primary context, which torch takes over, while torch is being imported: some tenths of a second.
+    """Create the GPU's primary context while torch is imported: saves some 0.1 s.
 
-    Where that fails nothing is said: torch meets the same lack, and words it.
+    Failures are ignored: torch meets the same problem and reports it.
     """
     with suppress(OSError, AttributeError):
         driver = ctypes.CDLL("libcuda.so.1")
@@ -207,12 +214,12 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
                 channel.send({"type": "unavailable", "reason": str(error)})
                 return
         if outcome is not None and outcome.status is Status.harness_error and not zygote.alive:
-            outcome, reason = None, "the zygote of the contestants died"
+            outcome, reason = None, "the process that starts contestants (zygote) died"
         if outcome is None and (why := _never_ready(zygote)) is not None:
             channel.send({"type": "unready", "reason": why})
             return
         if outcome is None:
-            # A referee that failed may hold a broken device context: say so, and be replaced.
+            # The device context may be broken: report it and end, so that another referee takes over.
             place = referee.progress_marker.failed
             channel.send({"type": "fault", "reason": reason, "trace": trace, "place": place and place.to_json()})
             return
@@ -220,7 +227,7 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
 
 
 def _never_ready(zygote: Zygote) -> str | None:
-    """Why the zygote died before it could fork anything; None where it lives, or was ready once."""
+    """Return why the zygote died before it was ready; None if it runs or was ready."""
     if not zygote.alive and zygote.threads is None:
         try:
             zygote.wait_ready()
@@ -230,9 +237,9 @@ def _never_ready(zygote: Zygote) -> str | None:
 
 
 def _prepare(channel: Channel, referee: Referee, tasks: Sequence[Task]) -> None:
-    """Get ready what these tasks will need, step by step, until something else is asked for.
+    """Prepare for tasks step by step until another request arrives.
 
-    Nobody is told what goes wrong: with the task it goes wrong again, also where the device broke, and is told then.
+    Errors are only logged: the task meets them again and reports them then.
     """
     steps = referee.prepare(tasks)
     try:

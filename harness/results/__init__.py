@@ -1,1 +1,1 @@
-"""Records on disk and what is computed from them: reading, writing, merging, comparing, scores."""
+"""Records on disk, and everything computed from them: merges, comparisons, scores."""

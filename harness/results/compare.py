@@ -1,19 +1,7 @@
-"""Two records, or two runs, side by side: faster, slower, same, or can't tell; and what got worse.
+"""Compare two records or two runs: faster, slower, same, or unclear.
 
-Pure; imports the vocabulary, `stats` and `scoring`. (`comparison` is about the values of outputs, this about results.)
-
-**What is compared.** The speedups against eager, whatever baseline the records' own are against: each was measured with
-its reference by turns, so that the clocks and the temperature of its day cancel, and the quotient of the two is how
-much faster the later solution is. A speedup's
-interval comes from the record's raw samples where they give the speedup that it states, else from the interval that it
-states; the quotient's ends add in squares (`stats.quotient`). That holds only among like records: same device kind,
-processor, driver, torch, workload, precision and problem text. Others are refused; where they are forced, the
-solutions' own times are compared, by the medians of their bursts.
-
-**What counts as a difference.** A measurement repeated another day is off by more than its interval says. So the
-interval has to lie beyond a noise floor, the largest of what the records measured and `REPEATABILITY`; and "same" needs
-positive proof: the whole interval inside the floor or the tolerance, whichever is wider. A floor that is wider than
-the tolerance and than `stats.SAME_AT_MOST` proves nothing. All else is "can't tell".
+Works on records only. Values of outputs are compared elsewhere. For the rules see `compare_records`, `decide` and
+`noise_floor`.
 """
 
 from __future__ import annotations
@@ -34,64 +22,84 @@ from harness.core.status import VERDICT_FREE, Status
 from harness.results.scoring import EAGER, main_baseline
 
 TOLERANCE = 0.02
-"""How much longer a call may take before it counts as a regression, by default: a share of the earlier time."""
+"""Default limit for a regression: the share by which a call may take longer than before."""
 
 SHORT_S = 50e-6
 REPEATABILITY = {"long": 0.01, "short": 0.03}
-"""Spread of a speedup over separate runs that is taken for noise, as a difference of logs: for calls from `SHORT_S`
-on, and for shorter ones. The same five solutions in two runs on one H200 (`results/h200-transcripts-cold`, `-warm`)
-differ by 0.6 % at most, some with intervals that do not touch."""
+"""Spread of a speedup between separate runs that counts as noise, as a difference of logs.
+
+`long` applies to calls of `SHORT_S` and more. The same five solutions in two runs on one H200
+(`results/h200-transcripts-cold`, `-warm`) differ by 0.6 % at most, some with intervals that do not overlap.
+"""
 
 WITHIN_RUN = 0.005
-"""The same for two solutions measured in one run: the width at which a measurement ends."""
+"""The same for two solutions measured in one run: the interval width at which a measurement stops."""
 
 COMPARISON_FORMAT = 1
 
 UNKNOWN = "unknown"
-"""A condition that a record does not tell. Two that both don't are compared, and the reader is told."""
+"""A condition that a record does not state. Two records that both omit it are compared, and the difference says so."""
 
 
 class Change(StrEnum):
-    """What became of one solution from the earlier result to the later."""
+    """Result of comparing one solution's earlier and later record."""
 
     faster = "faster"
-    """The whole interval lies beyond the noise floor."""
+    """The whole interval lies above the noise floor."""
     slower = "slower"
-    """The whole interval lies beyond the noise floor on the other side."""
+    """The whole interval lies below the noise floor."""
     same = "same"
-    """The whole interval lies inside the noise floor or the tolerance, and that floor is narrow enough to say so."""
+    """The whole interval lies inside the noise floor or the tolerance, and the floor is narrow enough to say so."""
     unclear = "unclear"
-    """Neither: measure longer (`harness eval --timing-budget`)."""
+    """None of these: measure longer (`harness eval --timing-budget`)."""
     broken = "broken"
-    """Passed before and no longer does."""
+    """Passed before and does not any more."""
     fixed = "fixed"
     """Did not pass before and does now."""
     failing = "failing"
     """Passed neither before nor now."""
     untimed = "untimed"
-    """Right both times; one or both without a time, as where CUDA sources ran on the CPU."""
+    """Passed both times, but at least one record has no time, for example because CUDA sources ran on the CPU."""
     unjudged = "unjudged"
-    """One of the two says nothing about the solution (harness_error, not_emulated, unsupported)."""
+    """At least one record has no verdict on the solution (harness_error, not_emulated, unsupported)."""
     unlike = "unlike"
-    """Measured under other conditions; not compared."""
+    """Measured under different conditions; not compared."""
     added = "added"
-    """Only among the later ones."""
+    """Only in the later run."""
     removed = "removed"
-    """Only among the earlier ones."""
+    """Only in the earlier run."""
 
 
 WORDS = {Change.unclear: "can't tell", Change.unlike: "not compared", Change.unjudged: "no verdict"}
-"""Outcomes whose name is not how they are told."""
+"""Texts of the outcomes that are not shown by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolutionDifference:
     """One solution (or pair of solutions) compared.
 
-    `ratio` above 1: the later one is faster so many times, within `low` and `high` (95 %). `basis` is what it is the
-    ratio of: `speedup` or `time`. `floor` is the noise floor that was applied, a difference of logs. Speedups are
-    against eager, with the share within which they are none where their session's noise floor says so. Times are
-    seconds a call. `unlike` names the conditions that differ, `name: before, after`; `unknown` what neither tells.
+    Attributes:
+        problem: The problem's id.
+        solution: The earlier solution.
+        later_solution: The later solution; the same one in a comparison of runs.
+        outcome: The result.
+        regressed: Whether it is a regression.
+        before: The earlier status; None if there is no earlier record.
+        after: The later status; None if there is no later record.
+        ratio: How many times faster the later solution is; above 1 means faster.
+        low: Lower end of the ratio's 95 % interval.
+        high: Upper end of the ratio's 95 % interval.
+        basis: What the ratio compares: `speedup` or `time`.
+        floor: The applied noise floor, a difference of logs.
+        before_speedup: The earlier speedup over eager.
+        after_speedup: The later speedup over eager.
+        before_same_within: Share within which the earlier speedup is 1, if its noise floor says so.
+        after_same_within: Share within which the later speedup is 1, if its noise floor says so.
+        before_s: The earlier time per call in seconds.
+        after_s: The later time per call in seconds.
+        unlike: Conditions that differ, as `name: before, after`.
+        unknown: Conditions that neither record states.
+        reason: The later record's reason.
     """
 
     problem: str
@@ -144,7 +152,13 @@ class SolutionDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifferences:
-    """Two runs compared. `tolerance` is a share of the earlier time."""
+    """Two runs compared.
+
+    Attributes:
+        rows: One difference per solution.
+        tolerance: The accepted regression, a share of the earlier time.
+        forced: Whether records under different conditions were compared, too.
+    """
 
     rows: tuple[SolutionDifference, ...]
     tolerance: float
@@ -152,17 +166,20 @@ class RunDifferences:
 
     @property
     def regressions(self) -> tuple[SolutionDifference, ...]:
-        """What got slower than the tolerance, or stopped passing."""
+        """Solutions that are slower than the tolerance, or do not pass any more."""
         return tuple(row for row in self.rows if row.regressed)
 
     @property
     def compared(self) -> int:
-        """How many were in both runs with a verdict, and alike (or forced)."""
+        """Number of solutions with a verdict in both runs and comparable conditions."""
         left_out = (Change.unlike, Change.unjudged, Change.added, Change.removed)
         return sum(1 for row in self.rows if row.outcome not in left_out)
 
     def counts(self) -> dict[Change, int]:
-        """How many ended how, in the order of `Change`, those that are none left out."""
+        """Return the number of solutions per outcome, in the order of `Change`.
+
+        Outcomes without solutions are left out.
+        """
         counted = Counter(row.outcome for row in self.rows)
         return {outcome: counted[outcome] for outcome in Change if counted[outcome]}
 
@@ -180,13 +197,26 @@ class RunDifferences:
 def compare_runs(
     before: Iterable[Record], after: Iterable[Record], *, tolerance: float = TOLERANCE, force: bool = False
 ) -> RunDifferences:
-    """Pair the records of two runs by problem, solution, device and workload, and compare each pair.
+    """Pair the records of two runs and compare each pair.
 
-    Of several records of one identity the last counts. A solution that stands in each run once, on another device or
-    workload, is paired too, and told to be unlike. Raises `ValueError` for a tolerance that is not in [0, 1).
+    Records are paired by problem, solution, device and workload. If one run has several records of an identity, the
+    last counts. A solution that is in each run once, but on another device or workload, is paired and reported as
+    unlike.
+
+    Args:
+        before: Records of the earlier run.
+        after: Records of the later run.
+        tolerance: Accepted regression, a share of the earlier time in [0, 1).
+        force: Compare records under different conditions, too.
+
+    Returns:
+        One row per solution, sorted by problem and solution.
+
+    Raises:
+        ValueError: The tolerance is not in [0, 1).
     """
     if not 0.0 <= tolerance < 1.0:
-        raise ValueError(f"a tolerance is a share of the earlier time, from 0 to below 1, not {tolerance}")
+        raise ValueError(f"tolerance must be a share of the earlier time, at least 0 and below 1, not {tolerance}")
     old, new = ({record.identity: record for record in records} for records in (before, after))
     pairs: list[tuple[Record | None, Record | None]] = [(old[key], new[key]) for key in old.keys() & new.keys()]
     left = {key: record for key, record in old.items() if key not in new}
@@ -206,7 +236,7 @@ def compare_runs(
 
 
 def _single(held: Mapping[tuple[str, str, str, str], Record]) -> dict[tuple[str, str], tuple[str, str, str, str]]:
-    """Identities by problem and solution, of those that stand there once."""
+    """Return the identities by problem and solution, of those that occur once."""
     counted = Counter(key[:2] for key in held)
     return {key[:2]: key for key in held if counted[key[:2]] == 1}
 
@@ -230,7 +260,7 @@ def _row(before: Record | None, after: Record | None, tolerance: float, force: b
 
 
 def _speeds(before: Record | None, after: Record | None) -> dict[str, Any]:
-    """What each says by itself: its speedup against eager, whether that is one, and its time."""
+    """Return each record's speedup over eager, whether that counts as 1, and its time."""
     held: dict[str, Any] = {}
     for name, record in (("before", before), ("after", after)):
         found = None if record is None else estimate_of(record)
@@ -248,7 +278,24 @@ def _same(record: Record, found: SpeedupEstimate) -> float | None:
 def compare_records(
     before: Record, after: Record, *, tolerance: float = TOLERANCE, force: bool = False, within_run: bool = False
 ) -> SolutionDifference:
-    """Compare two records: of one solution in two runs, or (`within_run`) of two solutions in one."""
+    """Compare two records of one solution, or of two solutions in one run.
+
+    The ratio is the quotient of the two speedups over eager. Each was measured in turns with its reference, so clocks
+    and temperature of the day cancel. Its interval comes from both intervals, whose half widths (in logs) add in
+    squares (`stats.quotient`). This needs equal conditions: device kind, processor, driver, torch, workload, precision
+    and problem text. If they differ and `force` is set, the solutions' times are compared, by the medians of their
+    bursts.
+
+    Args:
+        before: The earlier record.
+        after: The later record.
+        tolerance: Accepted regression, a share of the earlier time in [0, 1).
+        force: Compare records under different conditions, too.
+        within_run: Both records are of one run, which has a smaller noise floor.
+
+    Returns:
+        The difference; without a ratio if there is nothing to compare.
+    """
     unlike = unlikeness(before, after)
     held: dict[str, Any] = {
         "problem": before.problem,
@@ -289,7 +336,20 @@ def compare_records(
 
 
 def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Change:
-    """The rule of the module's docstring; `floor` is a difference of logs, `tolerance` a share of time."""
+    """Apply the noise floor and the tolerance to a ratio.
+
+    A repeated measurement of another day deviates by more than its interval says. So a difference needs an interval
+    beyond the noise floor. "Same" needs the whole interval inside the floor or the tolerance, whichever is wider; but a
+    floor wider than the tolerance and `stats.SAME_AT_MOST` proves nothing. Everything else is unclear.
+
+    Args:
+        ratio: The later speed over the earlier, with its interval.
+        floor: Noise floor, a difference of logs.
+        tolerance: Accepted regression, a share of time.
+
+    Returns:
+        `faster`, `slower`, `same` or `unclear`.
+    """
     if ratio.low is None or ratio.high is None:
         return Change.unclear
     low, high = math.log(ratio.low), math.log(ratio.high)
@@ -303,13 +363,16 @@ def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Change:
 
 
 def unlikeness(before: Record, after: Record) -> tuple[str, ...]:
-    """The conditions in which two records differ, so that their speedups can't be compared: `name: before, after`."""
+    """Return the conditions in which two records differ, as `name: before, after`.
+
+    Speedups under different conditions can't be compared.
+    """
     a, b = conditions(before), conditions(after)
     return tuple(f"{name}: {a[name]}, {b[name]}" for name in a if name in b and a[name] != b[name])
 
 
 def conditions(record: Record) -> dict[str, str]:
-    """What two records must share to be compared."""
+    """Return the conditions that two records must share to be compared."""
     where = record.environment
     gpu = record.device is DeviceKind.CUDA
     held = {
@@ -328,7 +391,16 @@ def conditions(record: Record) -> dict[str, str]:
 
 
 def estimate_of(record: Record) -> SpeedupEstimate | None:
-    """The speedup over eager with its interval; None where the record has none, or did not pass."""
+    """Return a record's speedup over eager with its interval.
+
+    The interval is computed from the raw samples if they give the recorded speedup, else it is the recorded one.
+
+    Args:
+        record: Any record.
+
+    Returns:
+        The estimate; None if the solution did not pass or has no such speedup.
+    """
     stated, speedup = _inner(record.timing, "speedup"), record.speedup
     if main_baseline(record) != EAGER:
         stated = _inner(_inner(record.timing, "baselines"), EAGER)
@@ -353,12 +425,15 @@ def estimate_of(record: Record) -> SpeedupEstimate | None:
 
 
 def solution_s(record: Record) -> float | None:
-    """Median device time of a call of the solution, seconds."""
+    """Return the median device time of one call of the solution, in seconds."""
     return _positive(_inner(_inner(record.timing, "solution"), "device").get("median_s"))
 
 
 def noise_floor(before: Record, after: Record, *, within_run: bool = False) -> float:
-    """The difference of logs that is taken for noise between these two."""
+    """Return the noise floor between two records, as a difference of logs.
+
+    It is the largest of the floors that the records measured and `REPEATABILITY` (`WITHIN_RUN` within one run).
+    """
     measured = [_positive(_inner(record.timing, "noise_floor").get("log_width")) or 0.0 for record in (before, after)]
     shortest = min((held for record in (before, after) if (held := solution_s(record))), default=None)
     known = WITHIN_RUN if within_run else REPEATABILITY["short" if shortest and shortest < SHORT_S else "long"]
@@ -366,7 +441,10 @@ def noise_floor(before: Record, after: Record, *, within_run: bool = False) -> f
 
 
 def _speed(record: Record) -> SpeedupEstimate | None:
-    """Calls a second, from the medians of the bursts; without an interval where they are not recorded."""
+    """Return calls per second, from the medians of the bursts.
+
+    Without recorded bursts there is no interval.
+    """
     bursts = _bursts(record, "solution")
     if bursts:
         return interval_of_logs([-math.log(float(np.median(burst))) for burst in bursts])
@@ -377,7 +455,7 @@ def _speed(record: Record) -> SpeedupEstimate | None:
 
 
 def _bursts(record: Record, side: str) -> list[list[float]]:
-    """The raw samples, seconds; empty where they are absent or not all positive times."""
+    """Return the raw samples in seconds; empty if absent or not all positive."""
     held = _inner(record.timing, side).get("samples_s")
     if not isinstance(held, Sequence) or isinstance(held, str) or not held:
         return []

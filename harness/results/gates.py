@@ -1,19 +1,18 @@
-"""The rules that a submission has to meet, read from YAML, and each record held against them.
+"""Gates of a submission: read rules from YAML and apply them to records.
 
-Outside layer, but pure; imports the vocabulary, `comparing` and the configuration's error. The file, every part of
-which is optional:
+The file; every key is optional:
 
     format: 1
-    require_passed: true            # status passed (default true)
-    minimum_speedup:                # none by default
+    require_passed: true            # the status must be passed (default true)
+    minimum_speedup:                # no default
       baseline: eager               # or compile, max-autotune, ...: measured too, on a GPU
-      speedup: 1.0                  # the low end of the 95 % interval has to reach it
-    no_regression:                  # none by default
-      tolerance: 0.02               # a changed solution may take so much longer than its record at the base
+      speedup: 1.0                  # required lower end of the 95 % interval
+    no_regression:                  # no default
+      tolerance: 0.02               # share by which a changed solution may be slower than its record at the base
     refused_labels: [unexplained_time, coerced_device]
 
-Rules about speed are not applied on the host device: it times plain C++ and torch, on a CPU. That something passed at
-the base and no longer does is a regression there too.
+Speed rules do not apply on the host device, which times plain C++ and torch on a CPU. But a solution that passed at the
+base and does not pass now is a regression there, too.
 """
 
 from __future__ import annotations
@@ -37,13 +36,21 @@ from harness.results.scoring import EAGER, entries_of
 
 GATES_FORMAT = 1
 PASSED, FAILED, SKIPPED = "passed", "failed", "not_applied"
-_ON_HOST = "speed is not judged on the host device"
+_ON_HOST = "speed rules do not apply on the host device"
 _KEYS = frozenset({"format", "require_passed", "minimum_speedup", "no_regression", "refused_labels"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """The rules. None and empty stand for a rule that is not there."""
+    """The rules. None or an empty tuple means that a rule is not set.
+
+    Attributes:
+        require_passed: The status must be `passed`.
+        baseline: Baseline of `minimum_speedup`.
+        minimum_speedup: Required lower end of the speedup's 95 % interval.
+        regression_tolerance: Share by which a solution may be slower than at the base.
+        refused_labels: Labels that a record must not have.
+    """
 
     require_passed: bool = True
     baseline: str = EAGER
@@ -65,7 +72,13 @@ class Gates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One rule for one record: `outcome` is `passed`, `failed` or `not_applied`, `detail` says why in a line."""
+    """Result of one rule for one record.
+
+    Attributes:
+        gate: Name of the rule.
+        outcome: `passed`, `failed` or `not_applied`.
+        detail: The reason, in one line.
+    """
 
     gate: str
     outcome: str
@@ -76,10 +89,21 @@ class GateResult:
 
 
 def read_gates(text: str, name: str) -> Gates:
-    """The rules in a file called `name`. Raises `ConfigError` that names what is wrong."""
+    """Parse the rules of a file.
+
+    Args:
+        text: Content of the file.
+        name: Name of the file, for error messages.
+
+    Returns:
+        The rules.
+
+    Raises:
+        ConfigError: The file is not valid; the message names the key.
+    """
     try:
         held = parse_yaml(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date like 2026-99-99; brackets without end
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as a date 2026-99-99, or unclosed brackets
         raise ConfigError(f"{name}: not valid YAML: {fault_of_yaml(error)}") from error
     held = _mapping(name, {} if held is None else held, _KEYS)
     version = held.get("format", GATES_FORMAT)
@@ -87,14 +111,14 @@ def read_gates(text: str, name: str) -> Gates:
         raise ConfigError(f"{name}: format {version!r}; this harness reads 1 to {GATES_FORMAT}")
     required = held.get("require_passed", True)
     if not isinstance(required, bool):
-        raise ConfigError(f"{name}: require_passed is true or false, not {required!r}")
+        raise ConfigError(f"{name}: require_passed must be true or false, not {required!r}")
     fast = held.get("minimum_speedup")
     fast = None if fast is None else _mapping(f"{name}: minimum_speedup", fast, {"baseline", "speedup"})
     slow = held.get("no_regression")
     slow = None if slow is None else _mapping(f"{name}: no_regression", slow, {"tolerance"})
     labels = held.get("refused_labels") or []
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise ConfigError(f"{name}: refused_labels is a list of names, not {labels!r:.80}")
+        raise ConfigError(f"{name}: refused_labels must be a list of label names, not {labels!r:.80}")
     try:
         expect_known(labels)
     except ValueError as error:
@@ -118,7 +142,16 @@ def read_gates(text: str, name: str) -> Gates:
 def weigh(
     record: Record, before: Record | None, gates: Gates
 ) -> tuple[tuple[GateResult, ...], SolutionDifference | None]:
-    """Every rule for one record, and how it compares with its record at the base, if there is one that is alike."""
+    """Apply every rule to one record.
+
+    Args:
+        record: The record.
+        before: The solution's record at the base; None if there is none.
+        gates: The rules.
+
+    Returns:
+        One result per rule, and the difference to `before`; None without `before`.
+    """
     results = []
     if gates.require_passed:
         results.append(_passed(record))
@@ -139,7 +172,7 @@ def _passed(record: Record) -> GateResult:
     if record.status is Status.passed:
         outcome = PASSED
     elif record.status is Status.harness_error or (record.status in VERDICT_FREE and on_host):
-        # No verdict: the one is the harness's fault and told as such, the other a matter for a GPU.
+        # No verdict: a harness_error is reported as such, and the others need a GPU.
         outcome = SKIPPED
     else:
         outcome = FAILED
@@ -150,30 +183,30 @@ def _fast_enough(record: Record, baseline: str, least: float) -> GateResult:
     name = "minimum_speedup"
     (entry,) = entries_of([record], baseline=baseline)
     if record.status is not Status.passed:
-        return GateResult(gate=name, outcome=SKIPPED, detail="it did not pass, so there is no speed to judge")
+        return GateResult(gate=name, outcome=SKIPPED, detail="the solution did not pass, so its speed does not count")
     if record.device is DeviceKind.HOST:
         return GateResult(gate=name, outcome=SKIPPED, detail=_ON_HOST)
     if entry.speedup is None:
-        return GateResult(gate=name, outcome=FAILED, detail=f"it has no speedup against {baseline}")
+        return GateResult(gate=name, outcome=FAILED, detail=f"the record has no speedup over {baseline}")
     reached = entry.low if entry.low is not None else entry.speedup
-    shown = f"{entry.speedup:.3g}x against {baseline}" + (f", at least {entry.low:.3g}x" if entry.low else "")
+    shown = f"{entry.speedup:.3g}x over {baseline}" + (f", at least {entry.low:.3g}x" if entry.low else "")
     outcome = PASSED if reached >= least else FAILED
-    return GateResult(gate=name, outcome=outcome, detail=f"{shown}; {least:g}x is asked for")
+    return GateResult(gate=name, outcome=outcome, detail=f"{shown}; required: {least:g}x")
 
 
 def _no_slower(record: Record, difference: SolutionDifference | None, tolerance: float) -> GateResult:
     name = "no_regression"
     if difference is None:
-        return GateResult(gate=name, outcome=SKIPPED, detail="the base has no record of it")
+        return GateResult(gate=name, outcome=SKIPPED, detail="the base has no record of this solution")
     if difference.outcome in (Change.unlike, Change.untimed, Change.unjudged):
         why = "; ".join(difference.unlike) or difference.outcome.value
-        return GateResult(gate=name, outcome=SKIPPED, detail=f"its record at the base can't be compared ({why})")
+        return GateResult(gate=name, outcome=SKIPPED, detail=f"the record at the base can't be compared ({why})")
     if record.device is DeviceKind.HOST and difference.ratio is not None:
         return GateResult(gate=name, outcome=SKIPPED, detail=_ON_HOST)
     if difference.regressed:
         ratio = "" if difference.ratio is None else f" ({difference.ratio:.3g}x as fast as at the base)"
         detail = f"{difference.outcome.value}: {difference.reason or 'slower beyond noise'}{ratio}"
-        return GateResult(gate=name, outcome=FAILED, detail=f"{detail}; {tolerance:.1%} is tolerated")
+        return GateResult(gate=name, outcome=FAILED, detail=f"{detail}; tolerance: {tolerance:.1%}")
     ratio = "" if difference.ratio is None else f", {difference.ratio:.3g}x as fast as at the base"
     return GateResult(gate=name, outcome=PASSED, detail=f"{difference.outcome.value}{ratio}")
 
@@ -182,13 +215,13 @@ def _mapping(where: str, value: Any, known: frozenset[str] | set[str]) -> Mappin
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must hold `key: value` lines, not {type(value).__name__}")
     if unknown := sorted(str(key) for key in value if key not in known):
-        raise ConfigError(f"{where}: unknown key {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        raise ConfigError(f"{where}: unknown key {', '.join(unknown)}; known keys: {', '.join(sorted(known))}")
     return value
 
 
 def _number(where: str, value: Any, *, below: float = math.inf) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < below:
         raise ConfigError(
-            f"{where} is a number from 0{'' if below == math.inf else f' to below {below:g}'}, not {value!r}"
+            f"{where} must be a number, at least 0{'' if below == math.inf else f' and below {below:g}'}, not {value!r}"
         )
     return float(value)

@@ -1,7 +1,7 @@
-"""Which of several records on the same thing is the latest.
+"""Find the latest of several records of the same solution.
 
-Pure; imports the vocabulary only. When a record finished is its own word, and runs come from other machines too: one
-that says a time still to come, or none, is older than all others, so that it takes nobody's place by saying so.
+A record states its own finish time, and runs may come from other machines. A record with a future time, or none, counts
+as older than all others, so it can't displace another record.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from datetime import UTC, datetime, timedelta
 from harness.core.record import Record
 
 CLOCKS_DIFFER = timedelta(days=1)
-"""How far ahead of this machine's clock another's may be, which wrote a record."""
+"""How far the clock of another machine may be ahead of this one's."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def finished(record: Record) -> datetime | None:
-    """When it says it finished; None where that is no time that has been. A time without a zone is in UTC."""
+    """Return the record's finish time; None if it is invalid or in the future.
+
+    A time without a zone counts as UTC.
+    """
     try:
         said = datetime.fromisoformat(record.finished_at)
     except ValueError:
@@ -27,5 +30,5 @@ def finished(record: Record) -> datetime | None:
 
 
 def recency(record: Record) -> datetime:
-    """What to order records by, the latest last."""
+    """Return a key that sorts records by finish time, the latest last."""
     return finished(record) or _NEVER

@@ -1,7 +1,7 @@
-"""Making one run of several: parts of one evaluation (`--shard`), or runs whose newer records stand for the older.
+"""Merge several runs into one.
 
-Edge, above `store`; trusted side. The sources are left as they are. What would stand in one table without being alike
-is refused; what a reader of the merged run would miss (parts that are not there, runs cut off) is told.
+Trusted side. The runs may be shards of one evaluation, or have newer records of the same solutions. They stay
+unchanged. Runs that were evaluated by different rules are refused; missing shards and incomplete runs are reported.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from harness.results.reader import Identity, StoreError
 from harness.results.writer import SETTINGS_OF_A_RUN, RunStore, whole_run
 
 KEPT_APART = ("device", "workload")
-"""Settings that are in a record's identity: where they differ, no record takes another's place."""
+"""Settings that are part of a record's identity: if they differ, no record displaces another."""
 
 NAMED_PARTS = 8
-"""Parts that lack are named up to so many."""
+"""Most missing shards that a note lists."""
 
 _PART = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeReport:
-    """What `merge` did: `records` written, `superseded` left out because another of the same identity counts.
+    """Result of `merge`.
 
-    `notes` say what was odd: lines cut short, and what seems to lack.
+    Attributes:
+        records: Number of records written.
+        superseded: Number of records left out because another record of the same identity counts.
+        notes: Anything odd: truncated lines, missing shards, incomplete runs.
     """
 
     records: int
@@ -42,16 +45,25 @@ class MergeReport:
 
 
 def merge(runs: Sequence[Path], into: Path) -> MergeReport:
-    """Make one new run `into` of several. Where two hold the same identity, the one that finished later counts; a later
-    `harness_error` on the same files is no answer, and does not take a verdict's place. A record that finished at a
-    time still to come, or at none, takes nobody's place: when it finished is its own word.
+    """Create the new run `into` from several runs.
 
-    Logs come along, and what authors say of themselves: of two runs that differ, what the later one does. Raises
-    `StoreError`, too where runs were judged by different rules.
+    If two records have the same identity, the one that finished later counts. A later `harness_error` on the same files
+    does not displace a verdict, nor does a record with a future or missing finish time. Logs and authors' descriptions
+    are copied; if two runs describe an author differently, the later run counts.
+
+    Args:
+        runs: Folders of the source runs.
+        into: Folder of the new run.
+
+    Returns:
+        Counts and notes.
+
+    Raises:
+        StoreError: A run can't be read, `into` can't be written, or the runs were evaluated by different rules.
     """
     opened = [RunStore.open(item) for item in runs]
     if not opened:
-        raise StoreError("nothing to merge: name at least one run")
+        raise StoreError("nothing to merge; name at least one run")
     notes = [f"{store.folder}: {note}" for store in opened for note in store.notes]
     notes += _different(opened)
     chosen: dict[Identity, tuple[Record, RunStore]] = {}
@@ -85,11 +97,11 @@ def _log(store: RunStore, record: Record) -> bytes | None:
     try:
         return path.read_bytes() if path.is_file() else None
     except OSError as error:
-        raise StoreError(f"{path}: can't be read: {error.strerror or error}; mend that, or remove it") from error
+        raise StoreError(f"{path}: can't be read: {error.strerror or error}; fix or remove the file") from error
 
 
 def _counts_more(record: Record, held: Record) -> bool:
-    """Whether `record` takes the place of `held`, which has the same identity."""
+    """Return whether `record` displaces `held`, which has the same identity."""
     later = recency(record) >= recency(held)
     of_the_same = (record.solution_digest, record.problem_digest) == (held.solution_digest, held.problem_digest)
     failed, held_failed = record.status is Status.harness_error, held.status is Status.harness_error
@@ -101,8 +113,8 @@ def _undated(store: RunStore, records: Sequence[Record]) -> list[str]:
     if not odd:
         return []
     return [
-        f"{store.folder}: {len(odd)} records finished at a time that is none, or is still to come ({odd[0]}): no other "
-        f"record of the same solution gives way to them"
+        f"{store.folder}: {len(odd)} records have an invalid or future finish time (such as {odd[0]}); they do not "
+        f"displace other records of the same solution"
     ]
 
 
@@ -112,8 +124,9 @@ def _config(store: RunStore) -> dict[str, Any]:
 
 
 def _different(opened: Sequence[RunStore]) -> list[str]:
-    """What these runs have different devices and workloads of, in words. Raises `StoreError` where other settings
-    differ that decide verdicts.
+    """Return notes on devices and workloads that differ.
+
+    Raises `StoreError` if other settings differ that decide verdicts.
     """
     notes = []
     for name in SETTINGS_OF_A_RUN:
@@ -121,32 +134,32 @@ def _different(opened: Sequence[RunStore]) -> list[str]:
         other = next(((folder, value) for folder, value in stated if value != stated[0][1]), None)
         if other is None:
             continue
-        told = f"{stated[0][0]} has {name} {stated[0][1]}, {other[0]} {other[1]}"
+        told = f"{stated[0][0]} has {name} {stated[0][1]}, {other[0]} has {other[1]}"
         if name not in KEPT_APART:
             raise StoreError(
-                f"judged by different rules, so their records can't stand in one run: {told}; leaderboard, report and "
-                f"compare take several runs as they are"
+                f"evaluated by different rules, so these runs can't be merged: {told}; leaderboard, report and compare "
+                f"accept several separate runs"
             )
-        notes.append(f"{told}: their records stand apart")
+        notes.append(f"{told}: their records stay separate")
     return notes
 
 
 def _cut_off(store: RunStore, records: Sequence[Record]) -> list[str]:
-    """In words, that a run did not judge all that it was asked to."""
+    """Return notes on solutions of a run that have no verdict."""
     asked, run_id = store.head.get("solutions"), store.folder.name
     notes = []
     if isinstance(asked, int) and len(records) < asked:
         notes.append(
-            f"{store.folder}: {len(records)} of its {asked} solutions have a record; the call that began it does the "
-            f"rest with --resume --run-id {run_id}"
+            f"{store.folder}: only {len(records)} of {asked} solutions have a record; run the original command with "
+            f"--resume --run-id {run_id} for the rest"
         )
     if unjudged := sum(item.status is Status.harness_error for item in records):
-        notes.append(f"{store.folder}: {unjudged} could not be judged (harness_error); --resume tries again")
+        notes.append(f"{store.folder}: {unjudged} without a verdict (harness_error); --resume tries again")
     return notes
 
 
 def _absent_parts(opened: Sequence[RunStore]) -> list[str]:
-    """In words, which parts of an evaluation in parts (`--shard`) are not there."""
+    """Return notes on missing shards (`--shard`)."""
     parts: dict[int, set[int]] = {}
     for store in opened:
         found = _PART.fullmatch(str(_config(store).get("shard")))
@@ -154,16 +167,16 @@ def _absent_parts(opened: Sequence[RunStore]) -> list[str]:
             parts.setdefault(int(found[2]), set()).add(int(found[1]))
     notes = []
     for count, there in sorted(parts.items()):
-        # The count is whatever a file says: the numbers that lack are looked for, but not all of them made.
+        # The count is untrusted and may be huge: search missing numbers lazily.
         lack = count - len({number for number in there if number <= count})
         if lack > 0:
             first = list(itertools.islice((n for n in range(1, count + 1) if n not in there), NAMED_PARTS))
             named = ", ".join(f"{number}/{count}" for number in first) + (", …" if lack > NAMED_PARTS else "")
-            notes.append(f"{lack} of {count} parts are not among these runs: --shard {named}")
+            notes.append(f"{lack} of {count} shards are missing: --shard {named}")
     return notes
 
 
 def _shared(values: Iterable[Any]) -> dict[str, Any]:
-    """The entries that all these mappings agree on."""
+    """Return the entries that all these mappings agree on."""
     first, *rest = [item if isinstance(item, dict) else {} for item in values]
     return {name: value for name, value in first.items() if all(name in o and o[name] == value for o in rest)}

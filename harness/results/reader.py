@@ -1,8 +1,7 @@
-"""Runs on disk, as they are read: which folders are runs, what their records and their `run.yaml` say, and whether that
-can be. `harness.results.writer` writes them and describes the format.
+"""Read runs from disk: which folders are runs, their records and `run.yaml`.
 
-Imports the vocabulary and `texts`; trusted side. Any file may have been edited by anybody: what is wrong is named by
-its line, and numbers that JSON or float64 does not have are refused.
+Trusted side. `harness.results.writer` describes the format. Files may have been edited: an error names the line, and
+numbers beyond JSON or float64 are refused.
 """
 
 from __future__ import annotations
@@ -27,40 +26,48 @@ Identity = tuple[str, str, str, str]
 
 
 class StoreError(Exception):
-    """A results folder can't be read, or can't be written as asked. The message names it and what to do."""
+    """A results folder can't be read, or can't be written as requested.
+
+    The message names the folder and the remedy.
+    """
 
 
 class StoreUnavailable(StoreError):
-    """The machine can't write results (any more): the disk is full, read-only or broken. Not the call's fault."""
+    """The machine can't write results: the disk is full, read-only or broken.
+
+    The call is not at fault.
+    """
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """A run id that sorts by time (UTC) and does not collide: `20260131-235959-1f9c`."""
+    """Return a unique run id that sorts by time (UTC): `20260131-235959-1f9c`."""
     return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def timestamp() -> str:
-    """Now, UTC, ISO 8601, to the second: the form of every time in the results."""
+    """Return the current time in UTC, ISO 8601, to the second.
+
+    All times in results have this form.
+    """
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def is_run(folder: Path) -> bool:
-    """Whether `folder` is a run's: it holds `records.jsonl` or `run.yaml`."""
+    """Return whether `folder` is a run: it holds `records.jsonl` or `run.yaml`."""
     return (folder / "records.jsonl").is_file() or (folder / "run.yaml").is_file()
 
 
 def find_runs(path: Path) -> list[Path]:
-    """`path` itself where it is a run, else the runs directly below it, by name; empty where there are
-    none.
-    """
+    """Return `path` if it is a run, else the runs directly below it, by name."""
     if is_run(path):
         return [path]
     return sorted(item for item in path.iterdir() if item.is_dir() and is_run(item)) if path.is_dir() else []
 
 
 def latest_run(out: Path) -> Path | None:
-    """The run below `out` that was started last, or None. Those made of others' results (merged, imported) were begun
-    by no evaluation, and none continues them unless it is told to.
+    """Return the run below `out` that started last; None if there is none.
+
+    Merged and imported runs do not count: no evaluation started them, so none continues them by default.
     """
     heads = [(read_head(item), item) for item in find_runs(out) if item != out]
     runs = [(str(head.get("started_at", "")), item) for head, item in heads if not _made_of_others(head)]
@@ -73,17 +80,25 @@ def _made_of_others(head: Mapping[str, Any]) -> bool:
 
 
 def log_name(label: str) -> str:
-    """A file name for the log of the solution called `label`: readable, safe, and distinct for distinct
-    labels.
-    """
+    """Return a readable, safe and unique file name for the log of this solution."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", label.removesuffix(".py")).strip("._-")[-80:] or "solution"
     return f"{readable}-{hashlib.sha256(label.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}.log"
 
 
 def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
-    """Records, notes, and how many bytes of the file are good. Only a last line without its newline may be bad: a
-    kill cut it short. Any other was whole once, and what it held is the user's to mend; empty ones, which editors leave
-    behind, are passed over. Raises `StoreError`.
+    """Read the records of a run.
+
+    Only the last line may be damaged, if it has no newline: a kill truncated it. Any other damaged line is an error.
+    Empty lines are ignored.
+
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        The records, notes for the user, and the length of the file's valid part in bytes.
+
+    Raises:
+        StoreError: The file is unreadable, or a line is not a valid record.
     """
     path = folder / "records.jsonl"
     try:
@@ -97,19 +112,19 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
             start += len(line)
             continue
         try:
-            # As text: of bytes, Python would take UTF-16 for meant, and speak of that where they are none of any.
+            # As text: from bytes, Python would guess UTF-16 and report misleading errors.
             value = json.loads(as_text(line), parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
         except (ValueError, RecursionError) as error:
             if not line.endswith(b"\n"):
-                return records, [f"the last line was cut short ({len(line)} bytes) and is left out"], start
-            wrong = f"byte {error.byte} of it is not UTF-8" if isinstance(error, NotText) else f"not JSON: {error}"
+                return records, [f"the last line was cut short ({len(line)} bytes) and is ignored"], start
+            wrong = f"byte {error.byte} is not UTF-8" if isinstance(error, NotText) else f"not JSON: {error}"
             raise StoreError(f"{path}:{number}: {wrong}; {_MEND_LINE}") from error
         try:
             if not isinstance(value, dict):
-                raise ValueError("a record is a JSON object")
+                raise ValueError("a record must be a JSON object")
             if isinstance(version := value.get("format"), int) and version > RECORD_FORMAT:
                 newer = f"record format {version}; this harness reads 1 to {RECORD_FORMAT}: update the harness"
-                raise StoreError(f"{path}:{number}: {newer}, or take that line out")
+                raise StoreError(f"{path}:{number}: {newer}, or remove this line")
             records.append(Record.from_json(value))
         except ValueError as error:
             raise StoreError(f"{path}:{number}: {error}; {_MEND_LINE}") from error
@@ -117,7 +132,7 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
     return records, [], start
 
 
-_MEND_LINE = "mend that line or take it out"
+_MEND_LINE = "fix or remove this line"
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -125,21 +140,28 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    """A number with a point or an exponent; one beyond float64, which would become infinity, is an error."""
+    """Parse a float; raise for values beyond float64, which would become infinity."""
     if not math.isfinite(value := float(text)):
         raise ValueError(f"{text:.30} is out of range")
     return value
 
 
 def _whole(text: str) -> int:
-    """A whole number; one that no float64 could hold is an error, since means and quotients are made of it."""
+    """Parse an integer; raise for values beyond float64, since they enter means."""
     if abs(value := int(text)) > sys.float_info.max:
         raise ValueError(f"{text:.30} is out of range")
     return value
 
 
 def read_head(folder: Path) -> dict[str, Any]:
-    """What `run.yaml` holds; empty where there is none. Raises `StoreError`."""
+    """Return the content of `run.yaml`; empty if there is none.
+
+    Args:
+        folder: The run's folder.
+
+    Raises:
+        StoreError: The file is unreadable or has a newer format.
+    """
     path = folder / "run.yaml"
     try:
         value = parse_yaml(path.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""One number for a record, for training and search: how far the solution got, and how fast it is.
+"""Turn a record into one number for training and search.
 
-Pure; imports the vocabulary only. The shaping is spelled out in `RewardPolicy`, so that a run can be repeated and a
-paper can quote it. It holds what every such number must: more correct is never worth less, faster is never worth
-less, what was tampered with is worth least, and what says nothing about the solution is no number at all.
+The shaping is explicit in `RewardPolicy`, so that experiments are repeatable and can be cited. Invariants: more correct
+is never worth less, faster is never worth less, a disqualified solution is worth least, and a record without a verdict
+has no reward.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_BUILT = frozenset(
         Status.compile_timeout,
     }
 )
-"""Nothing could be run."""
+"""Nothing could run."""
 
 NOT_RUN = frozenset(
     {
@@ -39,37 +39,51 @@ NOT_RUN = frozenset(
         Status.barrier_error,
     }
 )
-"""It was built, and no usable answer came of a call."""
+"""It was built, but no call gave a usable answer."""
 
 
 class SpeedShape(StrEnum):
-    """How a speedup s becomes a part between 0 and 1; `limit` is the policy's `speed_limit`. All rise with s."""
+    """Maps a speedup s to a number from 0 to 1; each shape rises with s.
+
+    `limit` is the policy's `speed_limit`.
+    """
 
     ratio = "ratio"
-    """s / (1 + s): 0.5 at parity, never saturated. The limit is not used."""
+    """s / (1 + s): 0.5 at parity, never saturates. Ignores the limit."""
     log = "log"
-    """log s from -log limit to +log limit, as 0 to 1: 0.5 at parity, equal factors are worth the same."""
+    """log s from -log limit to +log limit, mapped to 0 to 1: 0.5 at parity; equal factors add equal amounts."""
     linear = "linear"
     """s / limit, at most 1: as in "0.3 for correct, plus the speedup"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardPolicy:
-    """The shaping. The reward is
+    """The shaping of rewards.
 
-        disqualified               for a record of that status
-        not_built                  syntax, import and compile errors
-        not_run                    built, but crashed, raised, hung, or accessed memory it may not
-        wrong                      ran, and the answer is wrong in form, value or state, or a race was found
-        low_precision              right, but only at a lower precision class than asked for
-        correct + speed_weight * shape(speedup)     passed; `correct` alone where it was not timed
-        None                       harness_error, unsupported, not_emulated: says nothing, leave the sample out
+    | outcome | reward |
+    |---|---|
+    | status `disqualified` | `disqualified` |
+    | syntax, import and compile errors | `not_built` |
+    | built, but crashed, raised, hung, or accessed memory out of bounds | `not_run` |
+    | ran, but form, value or state is wrong, or a data race was found | `wrong` |
+    | right only at a lower precision class than required | `low_precision` |
+    | passed without a time | `correct` |
+    | passed with a speedup | `correct + speed_weight * shape(speedup)` |
+    | harness_error, unsupported, not_emulated | None: leave the sample out |
 
-    Where findings of the host device came with an exception, the lower step of the two counts.
-    `cautious` takes the lower end of the speedup's interval in place of the estimate, so that luck is not rewarded.
-    A pass that carries one of `refused_labels` counts as `low_precision` does: right, and no speed. A shape may be
-    given by its name, labels in any collection. Raises `ValueError` where the steps are not in rising order, or there
-    is no such shape, and `TypeError` for what is no number, or for labels that are one text.
+    If findings of the host device came with an exception, the lower of the two steps counts.
+
+    Attributes:
+        disqualified, not_built, not_run, wrong, low_precision, correct: The rewards in the table, in rising order.
+        speed_weight: Factor of the speed's part, at least 0.
+        shape: The speed's shape, or its name.
+        speed_limit: Limit of the shape, above 1.
+        cautious: Use the lower end of the speedup's interval, so that luck is not rewarded.
+        refused_labels: A pass with one of these labels counts as `low_precision`. Any collection of names.
+
+    Raises:
+        ValueError: The steps do not rise from `disqualified` to `correct`, or a value or the shape is invalid.
+        TypeError: A step is no number, or `refused_labels` is a single string.
     """
 
     disqualified: float = -1.0
@@ -89,23 +103,30 @@ class RewardPolicy:
             object.__setattr__(self, "shape", SpeedShape(self.shape))
         except ValueError:
             known = ", ".join(SpeedShape)
-            raise ValueError(f"a reward's shape is one of {known}, not {self.shape!r:.60}") from None
+            raise ValueError(f"shape must be one of {known}, not {self.shape!r:.60}") from None
         labels: object = self.refused_labels
         if isinstance(labels, str):
-            raise TypeError(f"refused_labels are several texts, not one: [{labels!r:.60}]")
+            raise TypeError(f"refused_labels must be a collection of strings, not one string: use [{labels!r:.60}]")
         object.__setattr__(self, "refused_labels", frozenset(self.refused_labels))
         steps = (self.disqualified, self.not_built, self.not_run, self.wrong, self.low_precision, self.correct)
         if not all(math.isfinite(step) for step in (*steps, self.speed_weight, self.speed_limit)):
-            raise ValueError("a reward's parts are finite numbers")
+            raise ValueError("all numbers of a reward policy must be finite")
         if list(steps) != sorted(steps):
             raise ValueError(
-                "rewards must not fall from disqualified over not_built, not_run, wrong and low_precision to correct"
+                "rewards must not decrease in the order disqualified, not_built, not_run, wrong, low_precision, correct"
             )
         if self.speed_weight < 0 or self.speed_limit <= 1:
-            raise ValueError("speed_weight is at least 0 and speed_limit above 1")
+            raise ValueError("speed_weight must be at least 0 and speed_limit above 1")
 
     def of_speedup(self, speedup: float) -> float:
-        """The part between 0 and 1 that a speedup earns."""
+        """Map a speedup to a number from 0 to 1.
+
+        Args:
+            speedup: A positive speedup.
+
+        Returns:
+            The value of the policy's shape.
+        """
         if self.shape is SpeedShape.ratio:
             return speedup / (1.0 + speedup)
         if self.shape is SpeedShape.linear:
@@ -118,13 +139,21 @@ DEFAULT_POLICY = RewardPolicy()
 
 
 def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | None:
-    """The record's reward under `policy`; None where it says nothing about the solution."""
+    """Return the reward of a record.
+
+    Args:
+        record: Any record.
+        policy: The shaping.
+
+    Returns:
+        The reward; None if the record has no verdict on the solution.
+    """
     status = record.status
     if status in VERDICT_FREE:
         return None
     if status is not Status.passed:
-        # A finding says more of a failure than the exception that ended it, but it is the submission's process that
-        # says so: calls that raised are never worth more for what was found before.
+        # A finding says more about a failure than the exception, but the solution's own process reports it: a call
+        # that raised is never worth more because of earlier findings.
         ended_as = record.evidence.get("ended_as")
         told = (status, Status(ended_as)) if isinstance(ended_as, str) and ended_as in set(Status) else (status,)
         return min(_step(item, policy) for item in told)
@@ -137,7 +166,7 @@ def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | 
 
 
 def _step(status: Status, policy: RewardPolicy) -> float:
-    """What a status is worth that is no pass."""
+    """Return the reward of a status other than `passed`."""
     if status is Status.disqualified:
         return policy.disqualified
     if status in NOT_BUILT:

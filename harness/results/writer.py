@@ -1,14 +1,13 @@
-"""Results on disk: append-only records, what a run was, its logs; resume.
+"""Write runs to disk: append-only records, run metadata, logs; resume.
 
-    <out>/<run-id>/run.yaml         format, when it started, how many solutions, configuration, environment, authors
-    <out>/<run-id>/records.jsonl    one record a line, flushed to the disk before the next solution's is written
-    <out>/<run-id>/logs/            one file a solution
+    <out>/<run-id>/run.yaml         format, start time, number of solutions, configuration, environment, authors
+    <out>/<run-id>/records.jsonl    one record per line, flushed to disk before the next one is written
+    <out>/<run-id>/logs/            one file per solution
 
-Imports the vocabulary, `authors` and `runs`; trusted side, and no submission can write here. Lines are never changed or
-removed, except that a last line cut short by a kill is dropped when the run is resumed. Where one identity
-(problem, solution, device, workload) stands in several lines, the last one counts: that is how a solution
-edited between a run and its resumption gets its new verdict. One process at a time writes a run; readers need
-no lock.
+Trusted side; no solution can write here. Lines are never changed or removed, except that resuming a run drops a last
+line that a kill truncated. If several lines have one identity (problem, solution, device, workload), the last one
+counts. So a solution that was edited before `--resume` gets its new verdict. One process at a time writes a run;
+readers need no lock.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from harness.results.reader import (
 )
 
 SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked", "policy", "allow_degenerate")
-"""Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""
+"""Settings that decide verdicts: a run has one value of each, so that its records are comparable."""
 
 SETTINGS_OF_RECORDS = (
     "sandbox",
@@ -57,22 +56,28 @@ SETTINGS_OF_RECORDS = (
     "timing",
     "memory_limit_bytes",
 )
-"""Settings of which a resumed run may have others, such as more time for what was too slow. Its new records have them,
-the old ones had not: `run.yaml` says since when (`resumed_with`)."""
+"""Settings that a resumed run may change, such as a longer timeout.
+
+They apply to new records only; `resumed_with` in `run.yaml` says since when.
+"""
 
 PART = "shard"
-"""Which part of an evaluation a run is: `merge` tells by it what lacks."""
+"""Which shard of an evaluation a run is; `merge` finds missing shards by it."""
 
 WHAT_IS_ASKED = ("paths", "problem", "author", PART)
-"""Settings that say which solutions a call is about."""
+"""Settings that select the solutions of a call."""
 
 MIN_FREE_BYTES = 2**20
-"""With less than this free on the results' disk no verdict is written: what a solution or a compiler met may have been
-the full disk, and not its own fault."""
+"""With less free disk space than this, no verdict is written: the full disk may have caused a solution's or compiler's
+error.
+"""
 
 
 class RunStore:
-    """One run's folder. `create` and `resume` write (and hold the lock until closed); `open` only reads."""
+    """The folder of one run.
+
+    `create` and `resume` open it for writing and hold a lock until `close`; `open` only reads.
+    """
 
     def __init__(
         self, folder: Path, *, lines: list[Record], notes: Sequence[str], descriptor: int | None, made: bool = False
@@ -80,10 +85,10 @@ class RunStore:
         self.folder = folder
         self._made = made
         self.notes = tuple(notes)
-        """What was odd when the folder was read, such as a last line cut short: for the user to see."""
+        """Notes for the user about the folder, such as a truncated last line."""
         self._lines = lines
         self._descriptor = descriptor
-        # While it is being written, records are on the disk only: a run may have very many.
+        # While a run is being written, records are kept on disk only: there may be very many.
         self._end = os.fstat(descriptor).st_size if descriptor is not None else 0
 
     @classmethod
@@ -96,13 +101,25 @@ class RunStore:
         authors: Mapping[str, Author] | None = None,
         **also: Any,
     ) -> RunStore:
-        """Start a new run in `folder`, which must not hold one yet. Raises `StoreError`.
+        """Start a new run.
 
-        `also` goes into `run.yaml`: `solutions`, how many the run is about; `merged_from`, what other runs were.
-        What `authors` say goes there too.
+        Args:
+            folder: The run's folder; it must not hold a run yet.
+            config: Settings, for `run.yaml`.
+            environment: The machine, for `run.yaml`.
+            authors: Descriptions of authors, for `run.yaml`.
+            **also: Other keys of `run.yaml`: `solutions`, the number of solutions; `merged_from`, the sources of a
+                merge.
+
+        Returns:
+            The run, open for writing.
+
+        Raises:
+            StoreError: `folder` holds a run, or can't be written.
+            StoreUnavailable: The disk is full or broken.
         """
         if is_run(folder):
-            raise StoreError(f"{folder}: holds a run already; name another, or continue the run with eval --resume")
+            raise StoreError(f"{folder}: holds a run already; choose another folder, or continue it with eval --resume")
         head = {"config": dict(config), "environment": dict(environment), **also}
         _introduce(head, authors or {})
         made, descriptor = not folder.exists(), None
@@ -131,11 +148,21 @@ class RunStore:
         asked: Collection[Identity] | None = None,
         authors: Mapping[str, Author] | None = None,
     ) -> RunStore:
-        """Continue the run in `folder`. `asked` are the solutions that this call is about, which the run is then about
-        as well: `solutions` in `run.yaml` counts them. What `authors` say takes the place of what they said before.
+        """Continue the run in `folder`.
 
-        Raises `StoreError` where there is none, where another process is writing it, or where a setting that decides
-        verdicts differs from the run's.
+        Args:
+            folder: The run's folder.
+            config: Settings of this call.
+            asked: Identities of this call's solutions; they update `solutions` in `run.yaml`. None leaves it as it is.
+            authors: Descriptions of authors; they replace earlier ones.
+
+        Returns:
+            The run, open for writing.
+
+        Raises:
+            StoreError: There is no run, another process writes it, or a setting that decides verdicts differs from the
+                run's.
+            StoreUnavailable: The disk is full or broken.
         """
         if not is_run(folder):
             raise StoreError(f"{folder}: no run to resume; leave out --resume to start one")
@@ -144,8 +171,8 @@ class RunStore:
         for name in (*SETTINGS_OF_A_RUN, PART):
             if isinstance(began, dict) and name in began and name in config and began[name] != config[name]:
                 raise StoreError(
-                    f"{folder}: was run with {name} {_said(began[name])}, not {_said(config[name])}; "
-                    f"resume it with the same, or start another run"
+                    f"{folder}: the run has {name} {_said(began[name])}, but this call has {_said(config[name])}; "
+                    f"resume with the same value, or start another run"
                 )
         descriptor = None
         try:
@@ -166,15 +193,22 @@ class RunStore:
             _write_run_yaml(folder, head)
         except BaseException as error:
             if descriptor is not None:
-                os.close(descriptor)  # and with it the lock: what is wrong may be mended and this called again
+                os.close(descriptor)  # also releases the lock, so that a later call can succeed
             if isinstance(error, OSError):
-                raise _unwritable(folder, error, "mend that, then resume it") from error
+                raise _unwritable(folder, error, "fix that, then resume the run") from error
             raise
         return cls(folder, lines=[], notes=notes, descriptor=descriptor)
 
     @classmethod
     def open(cls, folder: Path) -> RunStore:
-        """Read the run in `folder`; it may still be being written. Raises `StoreError`."""
+        """Read the run in `folder`, which another process may still write.
+
+        Args:
+            folder: The run's folder.
+
+        Raises:
+            StoreError: There is no run, or it can't be read.
+        """
         if not folder.exists():
             raise StoreError(f"{folder}: no such folder")
         if not is_run(folder):
@@ -184,16 +218,21 @@ class RunStore:
 
     @property
     def head(self) -> dict[str, Any]:
-        """What `run.yaml` holds; empty where there is none."""
+        """Content of `run.yaml`; empty if there is none."""
         return read_head(self.folder)
 
     def append(self, record: Record) -> None:
-        """Add one line and wait until it is on the disk, all of it or nothing.
+        """Append one record and wait until all of it is on disk; on an error, nothing is.
 
-        Raises `StoreUnavailable` (disk full, read-only, file removed), `StoreError` (opened for reading, NaN inside).
+        Args:
+            record: The record.
+
+        Raises:
+            StoreUnavailable: The disk is full or read-only, or the file was removed.
+            StoreError: The run is open for reading only, or the record contains NaN.
         """
         if self._descriptor is None:
-            raise StoreError(f"{self.folder}: opened for reading; create or resume it to write")
+            raise StoreError(f"{self.folder}: opened for reading only; use create or resume to write")
         try:
             line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
         except (TypeError, ValueError) as error:
@@ -202,7 +241,7 @@ class RunStore:
             raise removed(self.folder)
         try:
             self._check_room(len(line))
-            # An append that broke off, by an exception or an interrupt, left a part of a line.
+            # An earlier append that failed or was interrupted may have left part of a line.
             os.ftruncate(self._descriptor, self._end)
             done = 0
             while done < len(line):
@@ -212,8 +251,8 @@ class RunStore:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, self._end)
             raise StoreUnavailable(
-                f"{self.folder}: can't be written: {error.strerror or error}; mend that (make room), "
-                f"then --resume --run-id {self.folder.name} continues; what is finished is there"
+                f"{self.folder}: can't be written: {error.strerror or error}; fix that (such as free disk space), then "
+                f"continue with --resume --run-id {self.folder.name}; finished records are kept"
             ) from error
         self._end += len(line)
 
@@ -227,7 +266,7 @@ class RunStore:
         return self._lines if self._descriptor is None else read_records(self.folder)[0]
 
     def records(self) -> list[Record]:
-        """The records that count, one an identity, in the order in which each was last written."""
+        """Return the records that count, one per identity, by their last lines."""
         newest: dict[Identity, Record] = {}
         for record in self._all():
             newest.pop(record.identity, None)
@@ -235,13 +274,17 @@ class RunStore:
         return list(newest.values())
 
     def history(self) -> list[Record]:
-        """Every line, oldest first, those superseded by a later one included."""
+        """Return all lines, oldest first, also superseded ones."""
         return list(self._all())
 
     def note_session(self, value: Mapping[str, Any]) -> None:
-        """Add to `run.yaml` what one call did: `sessions` holds one entry for each that came to its end.
+        """Add an entry to `sessions` in `run.yaml`, for a call that has finished.
 
-        Raises `StoreUnavailable`.
+        Args:
+            value: Numbers and duration of the call.
+
+        Raises:
+            StoreUnavailable: The file can't be written.
         """
         head = self.head
         try:
@@ -251,7 +294,14 @@ class RunStore:
             raise StoreUnavailable(f"{self.folder}: can't be written: {error.strerror or error}") from error
 
     def note_author(self, author: Author) -> None:
-        """Write what an author says into `run.yaml`, if it does not stand there. Raises `StoreUnavailable`."""
+        """Write an author's description into `run.yaml` unless it is there already.
+
+        Args:
+            author: The description.
+
+        Raises:
+            StoreUnavailable: The file can't be written.
+        """
         head = self.head
         if authors_in(head).get(author.name) == author:
             return
@@ -262,26 +312,25 @@ class RunStore:
             raise StoreUnavailable(f"{self.folder}: can't be written: {error.strerror or error}") from error
 
     def finished(self) -> dict[Identity, Record]:
-        """What a resumed run need not do again. A `harness_error` is no answer and so not among these. The
-        caller compares `solution_digest` and `problem_digest`: a file that changed since is evaluated
-        again.
+        """Return the records that a resumed run need not evaluate again, by identity.
+
+        A `harness_error` is not among them. The caller compares `solution_digest` and `problem_digest`, since a changed
+        file has to be evaluated again.
         """
         return {item.identity: item for item in self.records() if item.status is not Status.harness_error}
 
     def log_path(self, label: str) -> Path:
-        """Where the log of the solution with this label (`Solution.label`, `Record.solution`) stands or
-        belongs.
-        """
+        """Return the path of the log of a solution, by its label (`Solution.label`)."""
         return self.folder / "logs" / log_name(label)
 
     def withdraw(self) -> None:
-        """Leave nothing of a run that `create` made here: for one that can't begin, or can't be made whole."""
+        """Remove the run that `create` made, if it can't start or can't be completed."""
         _take_back(self.folder)
         if self._made:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Give up the lock. Idempotent."""
+        """Release the lock. Idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -299,8 +348,19 @@ class RunStore:
 def whole_run(
     folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any], **also: Any
 ) -> Iterator[RunStore]:
-    """A new run, as `RunStore.create` makes it, that the block fills: where it raises, no part is left that could pass
-    for the whole. Raises `StoreError`, for an `OSError` of the block, too.
+    """Create a run that the block fills; if the block raises, remove all of it.
+
+    Args:
+        folder: The run's folder; it must not hold a run yet.
+        config: Settings, for `run.yaml`.
+        environment: The machine, for `run.yaml`.
+        **also: Other keys of `run.yaml`.
+
+    Yields:
+        The run, open for writing.
+
+    Raises:
+        StoreError: The folder can't be written; also replaces an `OSError` of the block.
     """
     with RunStore.create(folder, config=config, environment=environment, **also) as made:
         try:
@@ -309,41 +369,55 @@ def whole_run(
             made.withdraw()
             cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
             if isinstance(cause, OSError):
-                raise _unwritable(folder, cause, "nothing is kept; make room, or choose another folder") from error
+                raise _unwritable(
+                    folder, cause, "nothing is kept; free disk space, or choose another folder"
+                ) from error
             raise
 
 
 def _lacks(path: Path) -> str:
-    """Why there is no run at `path`, with those that may be meant."""
+    """Say why there is no run at `path`, and name runs that may be meant."""
     if not path.is_dir():
-        return f"it is a file; name the folder {path.parent}" if is_run(path.parent) else "it is a file, and no folder"
+        return f"it is a file; pass its folder {path.parent}" if is_run(path.parent) else "it is a file, not a folder"
     if not (inside := find_runs(path)):
-        return "it holds neither run.yaml nor records.jsonl"
-    return f"it is a folder of runs; name one, such as {inside[-1]}"
+        return "it contains neither run.yaml nor records.jsonl"
+    return f"it is a folder of runs; pass one of them, such as {inside[-1]}"
 
 
 def _take_back(folder: Path) -> None:
-    """Remove what makes `folder` a run. For the process that made it one, and no other."""
+    """Remove the files that make `folder` a run.
+
+    Only the process that created them may call this.
+    """
     for name in ("run.yaml", "records.jsonl"):
         with suppress(OSError):
             (folder / name).unlink(missing_ok=True)
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """`replace_whole`. Raises `StoreError`, `StoreUnavailable` (the disk is full)."""
+    """Write a file completely or not at all.
+
+    Args:
+        path: The file.
+        data: Its content.
+
+    Raises:
+        StoreError: The file can't be written.
+        StoreUnavailable: The disk is full or broken.
+    """
     try:
         replace_whole(path, data)
     except OSError as error:
-        raise _unwritable(path, error, f"name another {'file' if path.parent.is_dir() else 'folder'}") from error
+        raise _unwritable(path, error, f"choose another {'file' if path.parent.is_dir() else 'folder'}") from error
 
 
 def removed(folder: Path) -> StoreUnavailable:
-    """What is said where somebody took the run away that is being written."""
-    return StoreUnavailable(f"{folder}: was removed while the run went on, with all that was finished; start it again")
+    """Return the error for a run that was removed while it was being written."""
+    return StoreUnavailable(f"{folder}: was removed during the run, with all finished records; start the run again")
 
 
 def _unwritable(folder: Path, error: OSError, hint: str) -> StoreError:
-    """A full or broken disk is the machine's fault; a folder that this user may not write is the call's."""
+    """Return `StoreUnavailable` for a full or broken disk, else `StoreError`."""
     kind = StoreUnavailable if error.errno in FULL_OR_BROKEN else StoreError
     return kind(f"{folder}: can't be written: {error.strerror or error}; {hint}")
 
@@ -360,7 +434,7 @@ def _open_locked(folder: Path, flags: int) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise StoreError(
-            f"{folder}: another process is writing this run; wait for it or use another --run-id"
+            f"{folder}: another process is writing this run; wait for it, or pass another --run-id"
         ) from None
     return descriptor
 
@@ -374,8 +448,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def other_settings(head: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of `SETTINGS_OF_RECORDS` in `config` those that differ from the ones with which the run of this `run.yaml` was
-    begun or resumed last. Of a group (`timing`) only what differs in it.
+    """Return those `SETTINGS_OF_RECORDS` that differ from the run's latest ones.
+
+    Args:
+        head: Content of `run.yaml`: the settings of the start and of each resume.
+        config: Settings of this call.
+
+    Returns:
+        The differing settings with this call's values; of a group (`timing`) only the differing parts.
     """
     began = head.get("config")
     before = dict(began) if isinstance(began, dict) else {}
@@ -395,13 +475,13 @@ def other_settings(head: Mapping[str, Any], config: Mapping[str, Any]) -> dict[s
 
 
 def _entries(head: Mapping[str, Any], name: str) -> list[Any]:
-    """The list below a key of `run.yaml`; empty where something else stands there."""
+    """Return the list at a key of `run.yaml`; empty if the value is no list."""
     held = head.get(name)
     return list(held) if isinstance(held, list) else []
 
 
 def _introduce(head: dict[str, Any], authors: Mapping[str, Author]) -> None:
-    """Add to a `run.yaml` what these authors say; without any it stays as it is."""
+    """Add authors' descriptions to the content of `run.yaml`."""
     if authors:
         held = {**authors_in(head), **authors}
         head["authors"] = {name: held[name].to_json() for name in sorted(held)}
@@ -410,10 +490,11 @@ def _introduce(head: dict[str, Any], authors: Mapping[str, Author]) -> None:
 def _solutions(
     head: Mapping[str, Any], config: Mapping[str, Any], recorded: Collection[Identity], asked: Collection[Identity]
 ) -> int:
-    """How many solutions a resumed run is about, as far as is known: those that have a record and those asked for now.
+    """Return the known number of a resumed run's solutions.
 
-    Those that an earlier call asked for and never came to are known by their number alone. Where this call asks for the
-    same (paths, author, shard), they are among its own, or their files are gone; else the number still holds.
+    Known are recorded ones and those of this call. Solutions that an earlier call requested and never reached are known
+    by their number only. If this call makes the same selection (paths, author, shard), it includes them, or their files
+    are gone. Else the earlier number still holds.
     """
     known = len({*recorded, *asked})
     before, began = head.get("solutions"), head.get("config")
@@ -424,7 +505,7 @@ def _solutions(
 
 
 def _write_run_yaml(folder: Path, value: Mapping[str, Any]) -> None:
-    """Whole or not at all: a kill in the middle leaves the old file."""
+    """Replace `run.yaml` atomically: a kill leaves the old file."""
     draft = folder / f".run.yaml.{os.getpid()}"
     try:
         with draft.open("w", encoding="utf-8") as stream:

@@ -1,6 +1,6 @@
-"""What this machine has of what the harness needs, what each thing enables, and what to do where one is missing.
+"""Check this machine: which parts are present, what each enables, how to add it.
 
-Outside layer; trusted side. Imports `environment` and the sandbox's probe. Findings are values; `cli` shows them.
+Trusted side. Findings are values; the command line shows them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from harness.runner.profile.ncu import find_ncu
 from harness.sandbox import SandboxReport
 
 MIN_GXX = (9, 0)
-"""torch's headers are C++17; GCC 9 is the oldest that torch's extension builder accepts."""
+"""Oldest supported GCC. torch's headers are C++17, and torch's extension builder accepts GCC 9 or newer."""
 
 
 class CheckState(StrEnum):
-    """Whether a thing is there."""
+    """Result of one check."""
 
     ok = "ok"
     limited = "limited"
@@ -35,7 +35,15 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCheck:
-    """One thing looked for. `found` is what is there, `enables` what it is for, `remedy` what to do if it is not."""
+    """One checked part of the machine.
+
+    Attributes:
+        name: The part.
+        state: Whether it is usable.
+        found: What is installed.
+        enables: What the harness needs it for.
+        remedy: What to do if it is missing or limited; None if nothing needs to be done.
+    """
 
     name: str
     state: CheckState
@@ -46,14 +54,19 @@ class MachineCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """All checks; per device why it can't be used (None: it can); the device that `auto` means here."""
+    """All checks of a machine.
+
+    Attributes:
+        checks: The checks, in the order in which they are shown.
+        unusable: Per device, why it can't be used; None if it can.
+    """
 
     checks: tuple[MachineCheck, ...]
     unusable: dict[DeviceKind, str | None]
 
     @property
     def device(self) -> DeviceKind | None:
-        """What `--device auto` would take; None where no device can be used."""
+        """The device that `--device auto` selects; None if no device can be used."""
         return next((kind for kind in (DeviceKind.CUDA, DeviceKind.HOST) if self.unusable[kind] is None), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -75,9 +88,20 @@ def diagnose(
     cache_fault: str | None,
     shares_cxx: bool | None = None,
 ) -> Diagnosis:
-    """Judge what was found. `ninja`, `sanitizer` and `ncu` are versions (None: missing), see `ninja_version`,
-    `sanitizer_version` and `ncu_version`; `cache_fault` is why `cache_dir` can't hold caches (None: it can), without
-    which no device evaluates anything; `shares_cxx` is what `cxx_runtime` says of the C++ compiler.
+    """Check every part of the machine.
+
+    Args:
+        environment: The machine's GPUs, compilers and packages.
+        sandbox: Result of the sandbox's probe.
+        ninja: Version from `ninja_version`; None if it is missing.
+        sanitizer: Version from `sanitizer_version`; None if it is missing.
+        ncu: Version from `ncu_version`; None if it is missing.
+        cache_dir: The cache folder.
+        cache_fault: Why `cache_dir` can't hold caches; None if it can. Without caches no device is usable.
+        shares_cxx: Result of `cxx_runtime` for the C++ compiler.
+
+    Returns:
+        The checks, and per device why it can't be used.
     """
     checks = (
         *_gpu_checks(environment),
@@ -98,7 +122,10 @@ def diagnose(
 
 
 def ninja_version() -> str | None:
-    """Of the Python package or the program on PATH; None where there is neither."""
+    """Return the version of the Python package ninja, or of ninja on PATH.
+
+    None if both are missing.
+    """
     try:
         return importlib.metadata.version("ninja")
     except importlib.metadata.PackageNotFoundError:
@@ -106,22 +133,29 @@ def ninja_version() -> str | None:
 
 
 def sanitizer_version() -> str | None:
-    """Of compute-sanitizer, beside nvcc or on PATH; None where it is missing or does not run."""
+    """Return the version of compute-sanitizer, next to nvcc or on PATH.
+
+    None if it is missing or does not run.
+    """
     path = find_sanitizer(find_nvcc())
     found = re.search(r"[Vv]ersion (\d+(?:\.\d+)+)", output_of([path, "--version"]) or "") if path else None
     return found[1] if found else None
 
 
 def ncu_version() -> str | None:
-    """Of Nsight Compute's command line, beside nvcc or on PATH; None where it is missing or does not run."""
+    """Return the version of Nsight Compute's ncu, next to nvcc or on PATH.
+
+    None if it is missing or does not run.
+    """
     path = find_ncu(find_nvcc())
     found = re.search(r"[Vv]ersion (\d+(?:\.\d+)+)", output_of([path, "--version"]) or "") if path else None
     return found[1] if found else None
 
 
 def cxx_runtime(gxx: Path | None) -> bool | None:
-    """Whether what this compiler links shares the process's libstdc++ (or libc++), by a library made with it; None
-    where that can't be told: there is no compiler, or it makes none.
+    """Return whether modules of this compiler share the process's C++ runtime.
+
+    A small library is compiled to find out. None if there is no compiler or it fails.
     """
     if gxx is None:
         return None
@@ -142,14 +176,14 @@ extern "C" void fail(int number) { if (number) throw std::runtime_error("failed"
 """
 
 _CXX_RUNTIMES = (b"libstdc++.so", b"libc++.so")
-"""One of these stands in a library's list of what it needs, unless it holds a copy of its own."""
+"""A library that does not contain its own copy names one of these as a dependency."""
 
 
 def _gpu_checks(environment: Environment) -> Sequence[MachineCheck]:
-    enables = "verdicts at full size and GPU times (--device cuda)"
+    enables = "evaluation at full size and GPU times (--device cuda)"
     if not environment.gpus:
-        why = environment.absent.get("gpus", "none listed")
-        hint = "values can be checked without one, on the host device; times need an NVIDIA GPU and its driver"
+        why = environment.absent.get("gpus", "none found")
+        hint = "install an NVIDIA GPU and its driver to measure times; the host device checks correctness without a GPU"
         return [MachineCheck(name="GPU", state=CheckState.missing, found=why, enables=enables, remedy=hint)]
     checks = []
     remedy: str | None
@@ -159,7 +193,10 @@ def _gpu_checks(environment: Environment) -> Sequence[MachineCheck]:
         state, remedy = CheckState.ok, None
         if gpu.mig:
             found += ", MIG on"
-            state, remedy = CheckState.limited, "times are of a slice of the GPU: compare only with the same slice"
+            state, remedy = (
+                CheckState.limited,
+                "times are of a MIG slice: compare them only with the same kind of slice",
+            )
         checks.append(MachineCheck(name=f"GPU {gpu.index}", state=state, found=found, enables=enables, remedy=remedy))
     return checks
 
@@ -169,10 +206,14 @@ def _nvcc(environment: Environment) -> MachineCheck:
     state = CheckState.ok
     if environment.nvcc is None:
         state = CheckState.missing
-        remedy = "install the CUDA toolkit, or set CUDA_HOME to it" if environment.gpus else "needed with a GPU only"
+        remedy = (
+            "install the CUDA toolkit, or set CUDA_HOME to its folder" if environment.gpus else "only needed with a GPU"
+        )
     elif environment.torch_cuda and environment.nvcc.split(".")[0] != environment.torch_cuda.split(".")[0]:
         state = CheckState.limited
-        remedy = f"torch was built for CUDA {environment.torch_cuda}: install that toolkit and set CUDA_HOME to it"
+        remedy = (
+            f"torch was built for CUDA {environment.torch_cuda}: install that toolkit and set CUDA_HOME to its folder"
+        )
     found = environment.nvcc or environment.absent.get("nvcc", "not found")
     return MachineCheck(name="nvcc", state=state, found=found, enables="compiling CUDA for the GPU", remedy=remedy)
 
@@ -180,12 +221,14 @@ def _nvcc(environment: Environment) -> MachineCheck:
 def _sanitizer(environment: Environment, version: str | None) -> MachineCheck:
     remedy = None
     if version is None:
-        remedy = "part of the CUDA toolkit: install it whole" if environment.gpus else "needed with a GPU only"
+        remedy = (
+            "install the complete CUDA toolkit, which contains it" if environment.gpus else "only needed with a GPU"
+        )
     return MachineCheck(
         name="compute-sanitizer",
         state=CheckState.ok if version else CheckState.missing,
-        found=version or "not beside nvcc, nor on PATH",
-        enables="finding races and bad accesses on the GPU (the host device has its own checks)",
+        found=version or "neither next to nvcc nor on PATH",
+        enables="detecting data races and invalid memory accesses on the GPU (the host device has its own checks)",
         remedy=remedy,
     )
 
@@ -193,12 +236,12 @@ def _sanitizer(environment: Environment, version: str | None) -> MachineCheck:
 def _ncu(environment: Environment, version: str | None) -> MachineCheck:
     remedy = None
     if version is None:
-        remedy = "install Nsight Compute (package nsight-compute)" if environment.gpus else "needed with a GPU only"
+        remedy = "install Nsight Compute (package nsight-compute)" if environment.gpus else "only needed with a GPU"
     return MachineCheck(
         name="ncu",
         state=CheckState.ok if version else CheckState.missing,
-        found=version or "not beside nvcc, nor on PATH",
-        enables="hardware counters of kernels (harness profile --ncu)",
+        found=version or "neither next to nvcc nor on PATH",
+        enables="hardware counters per kernel (harness profile --ncu)",
         remedy=remedy,
     )
 
@@ -206,34 +249,34 @@ def _ncu(environment: Environment, version: str | None) -> MachineCheck:
 def _torch(environment: Environment) -> MachineCheck:
     state, remedy = CheckState.ok, None
     if environment.torch is None:
-        state, remedy = CheckState.missing, "install torch 2.6 or newer: make does"
+        state, remedy = CheckState.missing, "install torch 2.6 or newer, for example by running make"
     elif environment.torch_cuda is None and environment.gpus:
         state, remedy = CheckState.limited, cuda_unusable(environment)
     built = f"for CUDA {environment.torch_cuda}" if environment.torch_cuda else "for the CPU"
     found = f"{environment.torch}, built {built}" if environment.torch else "not installed"
     return MachineCheck(
-        name="torch", state=state, found=found, enables="everything: problems and solutions", remedy=remedy
+        name="torch", state=state, found=found, enables="everything: problems and solutions use it", remedy=remedy
     )
 
 
 def _gxx(environment: Environment, shares_cxx: bool | None) -> MachineCheck:
     state, remedy = CheckState.ok, None
     if environment.gxx is None:
-        state, remedy = CheckState.missing, "install a C++ compiler (on Debian: g++), or name one by CXX"
+        state, remedy = CheckState.missing, "install a C++ compiler (on Debian: g++), or set CXX to one"
     elif _numbers(environment.gxx) < MIN_GXX:
-        state, remedy = CheckState.limited, f"install GCC {MIN_GXX[0]} or newer, or name one by CXX"
+        state, remedy = CheckState.limited, f"install GCC {MIN_GXX[0]} or newer, or set CXX to one"
     elif shares_cxx is False:
         state = CheckState.limited
         remedy = (
-            "it links libstdc++ statically, so that C++ exceptions of modules crash or lose their text: take "
-            "-static-libstdc++ out of its settings (its specs, a wrapper's), or name another compiler by CXX"
+            "it links libstdc++ statically, so C++ exceptions in modules crash or lose their text; remove "
+            "-static-libstdc++ from its specs or wrapper, or set CXX to another compiler"
         )
     found = environment.gxx or environment.absent.get("gxx", "not found")
     return MachineCheck(
         name="g++",
         state=state,
-        found=found + (", a C++ library of its own in each module" if shares_cxx is False else ""),
-        enables="compiling bindings and C++ solutions, and CUDA sources for the host device",
+        found=found + (", puts a copy of the C++ library into each module" if shares_cxx is False else ""),
+        enables="compiling bindings, C++ solutions, and CUDA sources for the host device",
         remedy=remedy,
     )
 
@@ -242,9 +285,9 @@ def _ninja(version: str | None) -> MachineCheck:
     return MachineCheck(
         name="ninja",
         state=CheckState.ok if version else CheckState.missing,
-        found=version or "neither the Python package nor on PATH",
-        enables="builds by torch's own extension builder",
-        remedy=None if version else "pip install ninja: make does",
+        found=version or "no Python package and not on PATH",
+        enables="builds with torch's own extension builder",
+        remedy=None if version else "run pip install ninja (make does so, too)",
     )
 
 
@@ -253,12 +296,12 @@ def _sandbox(report: SandboxReport) -> MachineCheck:
     found = f"{report.strength}: {', '.join(report.mechanisms) or 'no mechanism'}"
     remedy = None
     if state is not CheckState.ok:
-        remedy = f"evaluate only code you trust, or provide what is missing ({report.weakness()})"
+        remedy = f"evaluate only code that you trust, or add the missing mechanisms ({report.weakness()})"
     return MachineCheck(
         name="sandbox",
         state=state,
         found=found,
-        enables="running submissions that nobody has read (--sandbox strict insists on it)",
+        enables="running untrusted solutions (--sandbox strict requires it)",
         remedy=remedy,
     )
 
@@ -268,8 +311,8 @@ def _cache(folder: Path, fault: str | None) -> MachineCheck:
         name="caches",
         state=CheckState.ok if fault is None else CheckState.missing,
         found=fault or str(folder),
-        enables="built modules, precompiled headers and measured peaks: no evaluation begins without",
-        remedy=None if fault is None else "make it writable, or name another by --cache or HARNESS_CACHE",
+        enables="every evaluation: holds built modules, precompiled headers and measured peak rates",
+        remedy=None if fault is None else "make it writable, or name another folder with --cache or HARNESS_CACHE",
     )
 
 

@@ -1,6 +1,6 @@
-"""What whoever watches a run is told of it, as it happens.
+"""Events of a run, for displays.
 
-Control layer, trusted side; plain values. The pipeline tells them from one thread; who shows them decides how.
+Trusted side; plain values. The run emits them from one thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from harness.core.record import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """`total` solutions will be evaluated; `skipped` have their record from before (resume)."""
+    """The run starts.
+
+    Attributes:
+        run_dir: The run's folder.
+        total: Number of solutions to evaluate.
+        skipped: Number of solutions that have a record already (`--resume`).
+    """
 
     run_dir: Path
     total: int
@@ -23,7 +29,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildFinished:
-    """One solution is built, or failed to."""
+    """One solution is built, or its build failed. `wall_s` is in seconds."""
 
     solution: Solution
     wall_s: float
@@ -32,7 +38,11 @@ class BuildFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolutionFinished:
-    """One solution has its record, which is on disk. `slot` is the title of what judged it; None where none did."""
+    """The record of one solution is on disk.
+
+    `slot` is the title of the slot that evaluated it; None if the solution was not evaluated, such as after a failed
+    build.
+    """
 
     record: Record
     slot: str | None = None
@@ -40,7 +50,7 @@ class SolutionFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """Something that whoever watches should know: a slot out of service, an interrupt being heeded."""
+    """A message for the user: a slot out of service, an interrupt in progress."""
 
     message: str
 

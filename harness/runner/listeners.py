@@ -1,7 +1,6 @@
-"""What is said between a run and what builds and judges for it: works, and what becomes of them.
+"""Interface between a run and the runner behind it: solutions in, events out.
 
-Control layer, trusted side; plain values. Behind it is a conductor of the run's own, a part of one that several share,
-or a server.
+Trusted side; plain values. The runner may be the run's own, one that several runs share, or a server.
 """
 
 from __future__ import annotations
@@ -20,7 +19,13 @@ Kind = Literal["build", "open", "judge"]
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class PendingSolution:
-    """One solution on its way. `log_path` is its own; `losses` counts the slots that were lost with it."""
+    """One solution on its way to a record.
+
+    Attributes:
+        job: The solution with its problem and workload.
+        log_path: The solution's log.
+        losses: Number of slots that were lost while they evaluated it.
+    """
 
     job: PlannedSolution
     log_path: Path
@@ -28,73 +33,83 @@ class PendingSolution:
 
     @property
     def place(self) -> Hashable:
-        """What a referee keeps ready: solutions to the same go together."""
+        """Key of the problem and workload that a referee keeps loaded.
+
+        Solutions with the same key are evaluated one after another.
+        """
         workload = self.job.workload
         return self.job.problem.digest, workload.name, str(sorted(workload.sizes.items()))
 
 
 class Listener(Protocol):
-    """Is told what becomes of each solution, from the conductor's threads: several at once."""
+    """Receives the events of each solution, from several runner threads at once."""
 
     def wanted(self, work: PendingSolution) -> bool:
-        """Asked when its build is about to begin: whether anybody waits for it still."""
+        """Return whether the solution is still needed; called before its build starts."""
         ...
 
     def built(self, work: PendingSolution, built: Built) -> None:
-        """Its build is over; where it failed, `finished` comes next."""
+        """The build is over; if it failed, `finished` comes next."""
         ...
 
     def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
-        """Its record, and what judged it; None where nothing did."""
+        """The solution has its record.
+
+        `slot` evaluated it; None if none did.
+        """
         ...
 
     def failed(self, work: PendingSolution | None, error: BaseException) -> None:
-        """No record can be had for this reason, which is not the solution's; None where it is no single one's."""
+        """No record is possible, because of an error that is not the solution's.
+
+        `work` is None if the error concerns no single solution.
+        """
         ...
 
     def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
-        """A slot is out of service; where nobody could expect why, with the `cause`. What it was at went back, or was
-        told of before.
+        """A slot is out of service.
+
+        `cause` is given if the error was unexpected. The slot's solution was given back or reported before.
         """
         ...
 
     def left(self, kind: Kind) -> None:
-        """The last word of a thread of this kind."""
+        """A thread of this kind has ended."""
         ...
 
     def noted(self, message: str) -> None:
-        """What whoever watches should know."""
+        """A message for the user."""
         ...
 
 
 class RunnerHandle(Protocol):
-    """What is behind one run: a conductor of its own, or its part of one that several share."""
+    """The runner behind one run: its own, or its share of a common one."""
 
     @property
     def kinds(self) -> Sequence[Kind]:
-        """One for each time that `left` will be told."""
+        """The kinds of its threads; `left` is called once per entry."""
         ...
 
     @property
     def judging(self) -> int:
-        """Solutions being judged; asked after `stop`."""
+        """Number of solutions under evaluation; valid after `stop`."""
         ...
 
     @property
     def lost(self) -> str:
-        """Why no slot is left; empty as long as there is one."""
+        """Why no slot is left; empty as long as one is."""
         ...
 
     def start(self) -> None: ...
 
     def stop(self) -> None:
-        """Begin nothing any more; what is being judged comes to its end. Idempotent."""
+        """Start nothing new; current evaluations go on. Idempotent."""
         ...
 
     def close(self) -> None:
-        """After `stop`: nobody listens any more. Idempotent."""
+        """Stop listening; call it after `stop`. Idempotent."""
         ...
 
 
 Conduct = Callable[[Listener, Sequence[PendingSolution]], RunnerHandle]
-"""What makes that of a run's works, for its listener."""
+"""Creates the runner for a listener and its solutions."""

@@ -1,6 +1,7 @@
-"""Which solutions a run is about: found, paired with problem and workload, cut to a shard, less those already done.
+"""Select the solutions of a run.
 
-Control layer, trusted side; reads files, starts nothing.
+Trusted side; reads files, starts nothing. Solutions are found, paired with problems and workloads, cut to a shard, and
+filtered by records that exist already.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSolution:
-    """One solution with what it is held against."""
+    """One solution with its problem and workload."""
 
     solution: Solution
     problem: Problem
@@ -30,12 +31,18 @@ class PlannedSolution:
 
     @property
     def failure(self) -> Failure | None:
-        """Why there is nothing to judge, as far as reading the files tells: the solution's fault first."""
+        """Why it can't be evaluated, as far as its files show.
+
+        The solution's failure first.
+        """
         return self.solution.failure or self.problem.failure
 
 
 def plan(config: RunConfig) -> list[PlannedSolution]:
-    """Every solution that the configuration names, grouped by problem. Raises `CatalogError` listing all faults."""
+    """Return every solution that the configuration names, grouped by problem.
+
+    Raises `CatalogError` with all errors that were found.
+    """
     catalog = load_problems(config.problems)
     solutions = find_solutions(config.paths, catalog, problem_id=config.problem, author=config.author)
     known = catalog.known
@@ -44,14 +51,16 @@ def plan(config: RunConfig) -> list[PlannedSolution]:
     for solution in solutions:
         problem = known[solution.problem_id]
         workload = problem.workloads.get(config.workload)
-        if problem.failure is not None:  # which workloads it declares nobody can know
+        if problem.failure is not None:  # its declared workloads are unknown
             workload = Workload(name=config.workload)
         precision = config.precision or (workload.precision if workload is not None else None)
         if precision is not None:
             problem = replace(problem, precision=precision)
         if workload is None:
             declared = ", ".join(problem.workloads)
-            sizes = f"name one by --workload, or declare {config.workload!r} in {WORKLOADS_FILE} beside the problem"
+            sizes = (
+                f"pass one of them with --workload, or add {config.workload!r} to {WORKLOADS_FILE} next to the problem"
+            )
             faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {declared}: {sizes}")
             continue
         jobs.append(PlannedSolution(solution=solution, problem=problem, workload=workload))
@@ -62,9 +71,10 @@ def plan(config: RunConfig) -> list[PlannedSolution]:
 
 
 def part(items: Sequence[T], shard: str | None) -> list[T]:
-    """The share of shard `i/n`: neighbours stay together, sizes differ by at most one; all items where it is None.
+    """Return the items of shard `i/n`; all items if `shard` is None.
 
-    Every item is in one of the n parts, as long as all of them see the same items in the same order.
+    Neighbours stay together and sizes differ by at most one. The n shards together contain every item once, if all see
+    the same items in the same order.
     """
     if shard is None:
         return list(items)
@@ -73,12 +83,15 @@ def part(items: Sequence[T], shard: str | None) -> list[T]:
 
 
 def identity_of(job: PlannedSolution, config: RunConfig) -> Identity:
-    """What the record of this job will be found by."""
+    """Return the identity of this solution's record."""
     return job.problem.id, job.solution.label, config.device.value, job.workload.name
 
 
 def is_done(job: PlannedSolution, config: RunConfig, finished: Mapping[Identity, Record]) -> bool:
-    """Whether a resumed run has the verdict on this job already: of these very files, and not a `harness_error`."""
+    """Return whether a resumed run has this solution's verdict already.
+
+    The verdict must be of the same file contents, and not a `harness_error`.
+    """
     held = finished.get(identity_of(job, config))
     return (
         held is not None

@@ -1,6 +1,6 @@
-"""One solution through an executor: what a referee is asked, and the record that comes of the answer.
+"""Send one solution through an executor and build its record from the outcome.
 
-Control layer, trusted side. Used by the conductor's threads.
+Trusted side. Used by the runner's threads.
 """
 
 from __future__ import annotations
@@ -29,13 +29,20 @@ _FOR_A_GPU = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b|\b__global__\b", 
 
 
 Next = tuple[PlannedSolution, Built, Path]
-"""A solution that is likely to be judged next, built, with its log."""
+"""A solution that is probably evaluated next, with its build and its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenVerdict:
-    """A solution on which a slot owes the verdict: `settle` makes the record. `begin_unix_s` is when it was begun,
-    `judged_s` how long the slot was at it.
+    """A solution whose verdict is still open on a slot; `settle` makes its record.
+
+    Attributes:
+        job: The solution with its problem and workload.
+        built: Its build.
+        task: The task that the referee has.
+        log_path: The solution's log.
+        begin_unix_s: Start of the evaluation, in seconds since 1970.
+        judged_s: How long the slot evaluated it, in seconds.
     """
 
     job: PlannedSolution
@@ -55,10 +62,10 @@ def begin(
     log_path: Path,
     ahead: Sequence[Next] = (),
 ) -> Record | OpenVerdict:
-    """The record of a solution that was built, or what is needed to `settle` it where that waits for what goes on
-    beside the slot's work. Its output is appended to `log_path`. Raises `SlotLost`.
+    """Evaluate a built solution; return its record, or the open verdict for `settle`.
 
-    What can be done of the solutions `ahead` begins meanwhile; it is lost where others come next after all.
+    The verdict stays open if it waits for an audit. The solution's output is appended to `log_path`. The solutions
+    `ahead` are hints: their audits may start meanwhile. Raises `SlotLost`.
     """
     begin, begin_unix_s = time.perf_counter(), time.time()
     task = _built_task(job, built, config, log_path)
@@ -76,7 +83,7 @@ def begin(
 
 
 def settle(executor: Executor, slot: Slot, held: OpenVerdict, config: RunConfig) -> Record:
-    """The record of a solution whose verdict was left open. Raises `SlotLost`."""
+    """Wait for an open verdict and return the record. Raises `SlotLost`."""
     begin = time.perf_counter()
     outcome = executor.settle(slot, held.task, held.built)
     return _record(held, outcome, slot, config, settled_s=time.perf_counter() - begin)
@@ -93,7 +100,7 @@ def _record(held: OpenVerdict, outcome: Outcome, slot: Slot, config: RunConfig, 
 
 
 def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Task:
-    """What is known of a job's task before anything of it is built: all that getting its problem ready takes."""
+    """Return the task of a solution before its build: enough to load its problem."""
     return Task(
         problem=job.problem,
         workload=job.workload,
@@ -108,7 +115,7 @@ def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Ta
 
 
 def _built_task(job: PlannedSolution, built: Built, config: RunConfig, log_path: Path) -> Task:
-    """The task, without the modules."""
+    """Return the task of a built solution, without the modules."""
     ran_on_cpu = built.has_cuda_sources or brings_gpu_code(job.solution.source)
     return replace(
         foreseen_task(job, config, log_path),
@@ -118,7 +125,10 @@ def _built_task(job: PlannedSolution, built: Built, config: RunConfig, log_path:
 
 
 def _counted(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcome:
-    """`outcome` with what the contestant said of its kernels held against the build: evidence and labels."""
+    """Add evidence and labels from the kernel census.
+
+    The contestant's claims are checked against the build.
+    """
     claimed = outcome.evidence.get("census")
     if claimed is None:
         return outcome
@@ -128,7 +138,7 @@ def _counted(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcome:
 
 
 def _held_to(policy: Policy, outcome: Outcome) -> Outcome:
-    """`outcome`, refused where the run's policy says so. Only what passed can be."""
+    """Apply the run's policy: it may refuse a solution that passed."""
     if outcome.status is not Status.passed:
         return outcome
     refused = refusal(policy, labels=outcome.labels, evidence=outcome.evidence, speedup=outcome.speedup)
@@ -139,15 +149,19 @@ def _held_to(policy: Policy, outcome: Outcome) -> Outcome:
 
 
 def brings_gpu_code(source: str) -> bool:
-    """Whether a solution's text holds kernels: of Triton's, which the host device executes with Triton's own
-    interpreter, or of CUDA's, which it may build where it runs, so that no build tells of them.
+    """Return whether the source contains Triton or CUDA kernels.
+
+    On the host device Triton's interpreter executes the former. A solution may build the latter itself, so that no
+    build reports them.
     """
     return _FOR_A_GPU.search(source) is not None
 
 
 def where_unjudged(slots: Sequence[Slot], environment: Environment, device: DeviceKind) -> Mapping[str, Any]:
-    """What the record of a solution says of the machine that no slot judged: what one of them would have said, so that
-    a failed build counts among the results of the device that it was for; this machine's where none says yet.
+    """Return the environment for the record of a solution that no slot evaluated.
+
+    It is the environment of a slot, so that a failed build counts for the device that it was made for. If no slot has
+    one yet, it is this machine's.
     """
     return next((slot.environment for slot in slots if slot.environment), environment.for_record(device))
 
@@ -155,7 +169,7 @@ def where_unjudged(slots: Sequence[Slot], environment: Environment, device: Devi
 def record_of_build(
     job: PlannedSolution, built: Built, config: RunConfig, where: Mapping[str, Any], log_path: Path
 ) -> Record:
-    """The record of a solution whose build failed."""
+    """Return the record of a solution whose build failed."""
     failure = built.failure
     assert failure is not None
     _join_logs(log_path, None, failure.detail)
@@ -166,8 +180,9 @@ def record_of_build(
 def record_unbuilt(
     executor: Executor, job: PlannedSolution, config: RunConfig, where: Mapping[str, Any]
 ) -> Record | None:
-    """The record of a solution that there is no use in building: its file or its problem's can't be read, or the
-    problem needs what is not here, or was found to be at fault. None where nothing is known to stand in the way.
+    """Return the record of a solution that need not be built; None if it has to be.
+
+    Reasons: a file is unreadable, the problem needs something that this machine lacks, or the problem is at fault.
     """
     if (failure := job.failure) is not None:
         outcome = Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
@@ -189,8 +204,8 @@ def record_of(
     *,
     wall_s: float,
 ) -> Record:
-    """An outcome with all that a record says about where it comes from."""
-    # Results of one problem at two classes must never be ranked together, and the workload's name does not tell.
+    """Make a record of an outcome, with everything that says where it comes from."""
+    # Results at two precision classes must never be ranked together, and the workload's name does not show the class.
     override = {"precision_override": config.precision.value} if config.precision is not None else {}
     return Record(
         problem=job.problem.id,
@@ -215,7 +230,7 @@ def record_of(
 
 
 def _join_logs(log_path: Path, run_log: Path | None, detail: str) -> None:
-    """One log file a solution: the build's output, what the solution printed, and the verdict's details."""
+    """Join the build's output, the solution's output and the details in one file."""
     with log_path.open("ab") as log:
         if run_log is not None and run_log.exists():
             output = run_log.read_bytes()

@@ -1,8 +1,7 @@
-"""From solution files to records: build ahead, judge on every slot, append each record as it finishes.
+"""Evaluate a run: build ahead, evaluate on every slot, append records.
 
-Trusted side. A `Runner`'s threads build and judge through an `Executor`; the calling thread alone writes records
-and tells events, so that whoever calls needs no lock. It prints nothing, and imports no torch: the referees do that
-meanwhile.
+Trusted side. A `Runner`'s threads build and evaluate through an `Executor`. Only the calling thread writes records and
+emits events, so callers need no lock. Prints nothing and imports no torch.
 """
 
 from __future__ import annotations
@@ -31,14 +30,21 @@ from harness.runner.listeners import Conduct, Kind, Listener, PendingSolution, R
 from harness.runner.plan import PlannedSolution, identity_of, is_done, plan
 
 GRACE_S = 20.0
-"""How long after an interrupt the solutions being judged may take to get their records."""
+"""How long evaluations may go on after an interrupt, in seconds."""
 
 MACHINE_ERRORS = FULL_OR_BROKEN | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A finished run: its folder, the records of the solutions asked for, how long it took (seconds)."""
+    """A finished run.
+
+    Attributes:
+        run_dir: The run's folder.
+        records: Records of the solutions that were evaluated.
+        skipped: Number of solutions that had a record already.
+        wall_s: Duration in seconds.
+    """
 
     run_dir: Path
     records: tuple[Record, ...]
@@ -55,15 +61,31 @@ def evaluate_run(
     ahead: Prestart | None = None,
     conduct: Conduct | None = None,
 ) -> RunSummary:
-    """Evaluate everything that `config` names and append the records to its run folder.
+    """Evaluate everything that `config` names; append the records to its folder.
 
-    `executor` is used and left open; without one, what `config` asks for is opened for the run, with the processes that
-    were started `ahead` for it: what is left of them is its owner's to end. Raises `CatalogError` (wrong call, before
-    anything is compiled), `StoreError`, `StoreUnavailable` (the disk is full), `ExecutorError`, `CacheError` or
-    `MachineError` (the machine can't). Whatever happens to one solution leaves the others alone.
+    An error of one solution does not affect the others. After the first `KeyboardInterrupt` nothing new starts, and
+    current evaluations have `GRACE_S` to finish; a second one ends them at once. Then it is raised. Finished records
+    are on disk, and `--resume` evaluates the rest.
 
-    On `KeyboardInterrupt` nothing new begins; what is being judged gets `GRACE_S` to finish and its record, or ends at
-    once on a second one; then it is raised. Everything that is finished is on disk, and `--resume` does the rest.
+    Args:
+        config: The run's configuration.
+        environment: This machine.
+        on_event: Called with each event, from this thread.
+        executor: Executor to use; it is left open. If None, the one that `config` names is opened for this run.
+        ahead: Processes that were already started for this run; their owner ends those that remain.
+        conduct: Creates the runner, such as a server's. If None, the run has its own.
+
+    Returns:
+        The run's folder and records.
+
+    Raises:
+        CatalogError: The call is wrong; nothing was compiled.
+        StoreError: The run's folder can't be created or resumed.
+        StoreUnavailable: The disk is full or broken.
+        ExecutorError: No device is available, or none is left.
+        CacheError: The cache can't be used.
+        MachineError: A tool or device is missing.
+        KeyboardInterrupt: The run was interrupted.
     """
     begin = time.perf_counter()
     jobs = plan(config)
@@ -90,7 +112,7 @@ def evaluate_run(
         began = RunStarted(run_dir=config.run_dir, total=len(pending), skipped=len(jobs) - len(pending))
         first: list[Event] = [
             began,
-            *(Noted(message=f"what an author says is left out: {finding}") for finding in unread),
+            *(Noted(message=f"ignored an author's description: {finding}") for finding in unread),
         ]
         if pending:
             logs, elsewhere = store.folder / "logs", conduct is not None
@@ -102,14 +124,14 @@ def evaluate_run(
                         used = executor or stack.enter_context(open_executor(config, environment, logs, ahead))
                         conduct = _runner(config, environment, used)
                 except BaseException:
-                    if not resumed:  # the same call, once that is mended, is no second run
+                    if not resumed:  # so that the same call works again after the error is fixed
                         store.withdraw()
                     raise
                 try:
                     _Run(config, store, on_event, pending, conduct).run(first)
                 except Exception:
-                    with suppress(StoreError, OSError):  # the folder may be gone, which is what is raised
-                        if not resumed and elsewhere and not store.records():  # as above: it could not begin there
+                    with suppress(StoreError, OSError):  # a removed folder is the error that is raised already
+                        if not resumed and elsewhere and not store.records():  # as above: the server refused the run
                             store.withdraw()
                     raise
         else:
@@ -123,8 +145,8 @@ def evaluate_run(
 
 
 def _runner(config: RunConfig, environment: Environment, executor: Executor) -> Conduct:
-    """A run's own conductor, over this executor."""
-    # Not at the top: where others build and judge, none of that is needed.
+    """Return a `Conduct` for the run's own runner, over this executor."""
+    # Imported here: a run on a server does not need it.
     from harness.runner.runner import AHEAD, Runner
     from harness.runner.scheduler import Schedule, dealt
 
@@ -139,7 +161,7 @@ def _runner(config: RunConfig, environment: Environment, executor: Executor) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Message:
-    """What a thread tells the calling one."""
+    """A message of a thread to the calling thread."""
 
     event: Event | None = None
     record: Record | None = None
@@ -147,11 +169,14 @@ class _Message:
     lost: SlotLost | None = None
     error: BaseException | None = None
     left: Kind | None = None
-    """The kind of thread whose last word this is."""
+    """The kind of the thread that has ended."""
 
 
 class _Run:
-    """One run between start and end; what its conductor tells becomes messages to the calling thread."""
+    """One run in progress.
+
+    Turns the calls of the runner's threads into messages to the calling thread.
+    """
 
     def __init__(
         self,
@@ -173,11 +198,14 @@ class _Run:
         self._runner = conduct(self, works)
 
     def run(self, first: Sequence[Event]) -> None:
-        """Everything to its record; these events come before all others. Raises what ends the run."""
+        """Evaluate everything; `first` holds the events to emit before all others.
+
+        Raises the error that ends the run.
+        """
         running = Counter(self._runner.kinds)
         self._runner.start()
         try:
-            for event in first:  # whoever shows them may first have to import how
+            for event in first:  # after `start`: a display may take long to import
                 self._on_event(event)
             while running["build"] or running["judge"]:
                 self._heed(self._messages.get(), running)
@@ -189,15 +217,15 @@ class _Run:
             self._runner.close()
         if self._done < self._total:
             raise ExecutorError(
-                f"no device is left to judge {self._total - self._done} solutions ({self._runner.lost}); --resume "
-                f"does them once that is mended"
+                f"no device is left for {self._total - self._done} solutions ({self._runner.lost}); fix the device, "
+                f"then evaluate them with --resume"
             )
 
     def _finish_what_runs(self, running: Counter[Kind]) -> None:
         self._runner.stop()
         if judging := self._runner.judging:
             several = "s" if judging > 1 else ""
-            what = f"finishing the {judging} solution{several} being judged; interrupt again to end at once"
+            what = f"finishing the {judging} solution{several} under evaluation; interrupt again to end at once"
             self._on_event(Noted(message=f"interrupted: {what}"))
         deadline = time.monotonic() + GRACE_S
         while running["judge"]:
@@ -207,7 +235,7 @@ class _Run:
                 return
 
     def _heed(self, message: _Message, running: Counter[Kind]) -> None:
-        """Do what a thread asks for."""
+        """Handle one message of a thread."""
         if message.error is not None:
             raise message.error
         if message.event is not None:
@@ -224,14 +252,14 @@ class _Run:
             running[message.left] -= 1
 
     def _tell_fault(self, record: Record) -> None:
-        """Say once of a problem at fault what that means for its other solutions."""
+        """Note, once per faulty problem, how many other solutions it affects."""
         digest = record.problem_digest
         self._left[digest] -= 1
         if EVIDENCE in record.evidence and digest not in self._faults_told:
             self._faults_told.add(digest)
             left = self._left[digest]
-            which = f"{left} other solutions here get" if left > 1 else "other solution here gets"
-            others = f"; its {which} the same record untried" if left else ""
+            which = f"{left} other solutions" if left > 1 else "1 other solution"
+            others = f"; {which} of this problem will get the same record without evaluation" if left else ""
             self._on_event(Noted(message=f"{record.reason}{others}"))
 
     def wanted(self, work: PendingSolution) -> bool:
@@ -246,7 +274,7 @@ class _Run:
         self._messages.put(_Message(record=record, slot=slot))
 
     def failed(self, work: PendingSolution | None, error: BaseException) -> None:
-        """Whatever a thread can't handle ends the run."""
+        """End the run with an error that a thread can't handle."""
         self._messages.put(_Message(error=self._explained(error)))
 
     def _explained(self, error: BaseException) -> BaseException:
@@ -254,7 +282,7 @@ class _Run:
             return error
         if error.errno in MACHINE_ERRORS:
             where = error.filename or self._config.run_dir
-            return StoreUnavailable(f"{where}: {error.strerror}; make room, then --resume continues the run")
+            return StoreUnavailable(f"{where}: {error.strerror}; free disk space, then continue the run with --resume")
         return error if (self._store.folder / "logs").is_dir() else removed(self._config.run_dir)
 
     def lost(self, lost: SlotLost, cause: BaseException | None) -> None:

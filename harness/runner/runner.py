@@ -1,7 +1,7 @@
-"""The threads that take solutions from source to record: builders ahead, one judge a slot.
+"""The threads of a run: builders, and one judge per slot.
 
-Control layer, trusted side. Shared by whoever runs solutions: the pipeline over files, the Python API as they arrive.
-What becomes of them is told to a `Listener`, from these threads. It prints nothing, and imports no torch.
+Trusted side. They take solutions from source to record, for runs over files and for the Python API. Events go to a
+`Listener`, from these threads. Prints nothing and imports no torch.
 """
 
 from __future__ import annotations
@@ -34,24 +34,32 @@ from harness.runner.record_builder import (
 from harness.runner.scheduler import BuiltSolution, ForeseenSolution, Schedule
 
 AHEAD = 32
-"""Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open
-files, and several problems must be among them so that each slot finds one of its own."""
+"""Limit of solutions that are built and not evaluated yet, besides the current ones and one per builder.
+
+Each holds a few open files. Several problems must be among them, so that each slot finds one of its own.
+"""
 
 LOOK_AHEAD = 2
-"""Solutions whose audits begin while another is judged. One takes as long as two judgements leave the GPU free."""
+"""Solutions whose audits start while another solution is evaluated.
+
+An audit needs about the time that two evaluations leave the GPU idle.
+"""
 
 MOST_OPEN = 2
-"""Verdicts that a slot may owe while it judges another solution: audits of those before, which take twice as long."""
+"""Verdicts that a slot may leave open while it evaluates another solution; their audits take about twice as long."""
 
 POLL_S = 0.05
-"""How often a slot that has nothing to judge asks whether a verdict that it owes is due."""
+"""How often an idle slot checks whether an open verdict is ready, in seconds."""
 
 MAX_SLOTS_LOST = 2
-"""Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
+"""After this many slots were lost with one solution, it is not tried again: it might be the cause."""
 
 
 class Runner:
-    """Runs what `schedule` has through an executor, which stays open. `start` it, and `stop` it in the end."""
+    """Runs the solutions of `schedule` through an executor, which it does not close.
+
+    Call `start` first and `stop` in the end.
+    """
 
     def __init__(
         self,
@@ -78,21 +86,21 @@ class Runner:
             (kind, threading.Thread(target=self._live, args=(kind, target, *arguments), name=kind, daemon=True))
             for kind, target, arguments in lives
         )
-        """All of them, by kind; `left` is told as often."""
+        """All threads with their kinds; `Listener.left` is called once for each."""
 
     @property
     def kinds(self) -> Sequence[Kind]:
-        """Of its threads."""
+        """The kind of each thread."""
         return [kind for kind, _ in self.threads]
 
     @property
     def judging(self) -> int:
-        """Solutions being judged."""
+        """Number of solutions under evaluation."""
         return self._judging
 
     @property
     def lost(self) -> str:
-        """Why no slot is left; empty as long as there is one."""
+        """Why no slot is left; empty as long as one is."""
         with self._counting:
             return "; ".join(self._lost) if len(self._lost) == len(self._slots) else ""
 
@@ -101,20 +109,23 @@ class Runner:
             thread.start()
 
     def stop(self) -> None:
-        """Begin nothing any more; what is being judged comes to its end. Idempotent."""
+        """Start nothing new; current evaluations go on. Idempotent."""
         self._schedule.stop()
 
     def close(self) -> None:
-        """After `stop`: let go of what was built and will not be judged, also of what threads still bring. Nobody finds
-        out any more what builds would need to know. Idempotent.
+        """Release what was built and will not be evaluated; call it after `stop`.
+
+        Also covers builds that threads still deliver. Signatures are not looked up any more. Idempotent.
         """
         self._signatures.close()
         self._closed = True
         self._let_go()
 
     def join(self) -> None:
-        """After `close`: wait for its threads, but for those that only wait until a slot can begin, and for that which
-        calls, such as by a listener.
+        """Wait for the threads; call it after `close`.
+
+        Does not wait for threads that only wait until a slot opens, nor for the calling thread (a listener may call
+        this).
         """
         for kind, thread in self.threads:
             if kind != "open" and thread is not threading.current_thread():
@@ -125,7 +136,7 @@ class Runner:
             ready.built.release()
 
     def _live(self, kind: Kind, target: Callable[..., None], *arguments: Any) -> None:
-        """A thread's life."""
+        """Run one thread."""
         try:
             target(*arguments)
         except BaseException as error:
@@ -150,7 +161,7 @@ class Runner:
                 built.release()
 
     def _build(self, work: PendingSolution) -> Built | None:
-        """What is to be judged; None where that is settled."""
+        """Build a solution; return None if its record is made already."""
         job = work.job
         unbuilt = record_unbuilt(self._executor, job, self._config, self._where())
         if unbuilt is not None:
@@ -161,7 +172,7 @@ class Runner:
         if built.failure is None:
             return built
         if built.failure.status is Status.bad_constructor and not self._signatures.constructs(job.problem):
-            return built  # the problem's fault, it seems: the referee finds out and says so
+            return built  # probably the problem's fault: the referee verifies and reports it
         built.release()
         record = record_of_build(job, built, self._config, self._where(), work.log_path)
         self._listener.finished(work, record, None)
@@ -171,8 +182,9 @@ class Runner:
         return where_unjudged(self._slots, self._environment, self._config.device)
 
     def _order(self, work: PendingSolution) -> BuildRequest:
-        """What to build, with what `ModelNew` is constructed and called with, as shapes, so that builds find all they
-        need. Where these have to be found out, which takes seconds, the build begins with what it can meanwhile.
+        """Return the build request, with the shapes that `ModelNew` and `forward` get.
+
+        If the shapes are not cached, finding them takes seconds. Meanwhile the build starts with what the source shows.
         """
         solution = work.job.solution
         order = BuildRequest(
@@ -182,8 +194,9 @@ class Runner:
         return replace(order, arguments=arguments)
 
     def _open(self, slot: Slot) -> None:
-        """Wait until the slot can begin: what is to be judged first is chosen then, knowing all that was built
-        meanwhile. Nobody waits for this, neither at the end nor at an interrupt.
+        """Wait until the slot can start; then it chooses among everything built meanwhile.
+
+        Neither the end of a run nor an interrupt waits for this thread.
         """
         try:
             self._executor.await_slot(slot)
@@ -191,7 +204,10 @@ class Runner:
             self._schedule.open(slot.name)
 
     def _judge_all(self, slot: Slot) -> None:
-        """A slot's life, until there is nothing more to judge, or it is lost: what it owed goes to others then."""
+        """Evaluate on a slot until nothing is left or the slot is lost.
+
+        A lost slot gives its open solutions back to the others.
+        """
         waiting: deque[tuple[BuiltSolution[PendingSolution, Built], OpenVerdict]] = deque()
         try:
             self._judge_on(slot, waiting)
@@ -201,18 +217,20 @@ class Runner:
                 self._schedule.give_back(slot.name, other)
             if isinstance(error, SlotLost):
                 self._lose(slot, error)
-            else:  # nobody judges on this slot any more, and what comes later is not to wait for it
+            else:  # this thread ends, so later solutions must not wait for the slot
                 why = one_line(f"{slot.title}: {type(error).__name__}: {error}")
                 self._lose(slot, SlotLost(why), error)
 
     def _judge_on(self, slot: Slot, waiting: deque[tuple[BuiltSolution[PendingSolution, Built], OpenVerdict]]) -> None:
-        """A verdict that is left open is among `waiting`, and settled when it is due, more than `MOST_OPEN` are open,
-        or no next solution will come. Raises `SlotLost`.
+        """Evaluate solutions; open verdicts are kept in `waiting`.
+
+        An open verdict is settled when it is ready, when more than `MOST_OPEN` are open, or when no solution follows.
+        Raises `SlotLost`.
         """
         while True:
             ready = self._schedule.take(slot.name, within_s=POLL_S if waiting else None)
             if isinstance(ready, ForeseenSolution):
-                with suppress(Exception):  # what goes wrong with a hint goes wrong again in that one's own turn
+                with suppress(Exception):  # an error here comes again when the solution itself is evaluated
                     self._executor.prepare(slot, [self._foreseen(work) for work in ready.jobs])
                 continue
             if ready is None and not waiting:
@@ -227,7 +245,10 @@ class Runner:
         return foreseen_task(work.job, self._config, work.log_path)
 
     def _begin(self, slot: Slot, ready: BuiltSolution[PendingSolution, Built]) -> OpenVerdict | None:
-        """Judge it: what is left to `_settle`, or None. Raises `SlotLost`, and gives it back before."""
+        """Evaluate a solution; return its open verdict, or None if it is done.
+
+        Raises `SlotLost`, after the solution was given back.
+        """
         work = ready.job
         self._count(1)
         try:
@@ -250,14 +271,14 @@ class Runner:
     def _settle_due(
         self, slot: Slot, waiting: deque[tuple[BuiltSolution[PendingSolution, Built], OpenVerdict]]
     ) -> None:
-        """Settle those whose audits are over, and take them off. Raises `SlotLost`."""
+        """Settle and remove the verdicts that are ready. Raises `SlotLost`."""
         for ready, held in list(waiting):
             if self._executor.due(slot, held.task):
                 waiting.remove((ready, held))
                 self._settle(slot, ready, held)
 
     def _settle(self, slot: Slot, ready: BuiltSolution[PendingSolution, Built], held: OpenVerdict) -> None:
-        """Wait for the verdict that was left open. Raises `SlotLost`, and gives it back before."""
+        """Wait for an open verdict. Raises `SlotLost`, after the solution was given back."""
         try:
             record = settle(self._executor, slot, held, self._config)
         except SlotLost as lost:
@@ -269,7 +290,7 @@ class Runner:
             self._finish(slot, ready, record)
 
     def _count(self, more: int) -> None:
-        """So many more solutions are being judged."""
+        """Change the number of solutions under evaluation."""
         with self._counting:
             self._judging += more
 
@@ -286,14 +307,17 @@ class Runner:
         self._schedule.judged()
 
     def _give_up(self, slot: Slot, ready: BuiltSolution[PendingSolution, Built], lost: SlotLost) -> None:
-        """The slot is lost; its solution goes to another, unless it took several with it."""
+        """Give the solution of a lost slot to another slot.
+
+        If too many slots were lost with it, it gets a `harness_error`.
+        """
         work = ready.job
         work.losses += 1
         if work.losses < MAX_SLOTS_LOST:
             self._count(-1)
             self._schedule.give_back(slot.name, ready)
             return
-        reason = one_line(f"{MAX_SLOTS_LOST} devices went out of service while they judged it: {lost}")
+        reason = one_line(f"{MAX_SLOTS_LOST} devices failed while they evaluated this solution: {lost}")
         outcome = Outcome(status=Status.harness_error, reason=reason)
         wall_s = ready.built.wall_s
         record = record_of(work.job, outcome, ready.built, self._config, slot.environment, wall_s=wall_s)

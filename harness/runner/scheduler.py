@@ -1,18 +1,9 @@
-"""Which solution is built next and which is judged next, and where: a bounded hand-over between builders and slots.
+"""Decide which solution is built next, and which one each slot evaluates next.
 
-Control layer, trusted side; no process, no clock, no I/O. A *slot* judges one solution at a time (one GPU). A referee
-keeps one problem ready, so a slot goes on with its problem while there is work for it, then takes one that no other
-slot is at, and only then steals from another's. While nothing is ready it is told which problem will likely come
-first, to get that ready meanwhile: it counts as the slot's own from then on.
-
-Decision: where jobs keep coming, a problem of which there is always one more would hold its slot for ever, and whoever
-waits for another's verdict would never get it. So what was built first is passed over `MOST_PASSED_OVER` times at most;
-then the next slot takes it, and goes on with its problem; the order of builds has the same bound. A run whose jobs are
-all known has none: nobody waits for one of them alone, and each change of problems costs time.
-
-Builds run ahead of the slots, but not without bound: what is built and not judged holds leases (open files) on the
-cache's entries. What each solution will take nobody knows: slots whose problems are quick to judge take over from those
-whose aren't, for which `tests/unit/runner/test_scheduler_mixes.py` has simulations.
+Trusted side; no processes, no clock, no I/O. A referee keeps one problem loaded. So a slot goes on with its problem
+while it has solutions, then takes a problem that no other slot has, and only then shares one. An idle slot learns which
+problem probably comes next and loads it. Builds run ahead of the slots, up to a limit, since each build holds open
+files of the cache. See guides/design/scheduling.md.
 """
 
 from __future__ import annotations
@@ -28,17 +19,21 @@ J = TypeVar("J")
 B = TypeVar("B")
 
 MOST_PASSED_OVER = 32
-"""How often slots may take others before what has been built for longest, where jobs keep coming. Changing problems and
-coming back then is a small part of the time, whatever comes; and about as many are built ahead, so that those which
-came together are judged problem by problem as ever."""
+"""How often slots may take other solutions before the one built first, if solutions keep coming.
+
+About as many are built ahead, so solutions that came together are still evaluated problem by problem.
+"""
 
 MOST_FORESEEN = 4
-"""Problems at most of which a slot is told that they are likely to come, the likeliest first."""
+"""Limit of the problems that are named to an idle slot as probably next, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltSolution(Generic[J, B]):
-    """A job that is built and waits for a slot. `problem` is what jobs are grouped by."""
+    """A solution that is built and waits for a slot.
+
+    `problem` is the key by which solutions are grouped.
+    """
 
     job: J
     problem: Hashable
@@ -47,8 +42,10 @@ class BuiltSolution(Generic[J, B]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeseenSolution(Generic[J]):
-    """Nothing is ready for a slot, and its problem has nothing more to come. Jobs that it may take next, one a problem,
-    the likeliest first: that one's problem is to be got ready.
+    """Nothing is ready for this slot, and its own problem has nothing more to come.
+
+    `jobs` are solutions that it may take next, one per problem, the likeliest first. The slot should load the first
+    one's problem.
     """
 
     jobs: tuple[J, ...]
@@ -57,11 +54,18 @@ class ForeseenSolution(Generic[J]):
 def choose(
     waiting: Counter[Hashable], mine: Hashable | None, others: Iterable[Hashable], coming: Mapping[Hashable, int] = {}
 ) -> Hashable:
-    """The problem that a slot goes on with: its own, one that no other slot is at, or the one with most left for each
-    that would be at it.
+    """Choose the problem that a slot goes on with.
 
-    `waiting` counts what is ready of each problem, in the order in which they are to be done; it is not empty. `others`
-    has the problem of each other slot, `coming` counts what is not ready yet.
+    It is the slot's own problem, else one that no other slot has, else the one with most solutions per slot.
+
+    Args:
+        waiting: Number of ready solutions per problem, in the order of evaluation; not empty.
+        mine: The slot's current problem, or None.
+        others: The problem of each other slot.
+        coming: Number of solutions per problem that are not ready yet.
+
+    Returns:
+        A problem of `waiting`.
     """
     if mine is not None and waiting[mine]:
         return mine
@@ -73,11 +77,10 @@ def choose(
 
 
 def dealt(jobs: Iterable[tuple[Hashable, J]], slots: int) -> list[tuple[Hashable, J]]:
-    """The jobs in the order in which they are built: problems dealt out to as many hands as there are `slots`, each to
-    the one with the fewest jobs so far, and one job of each hand after another.
+    """Return the solutions in build order: problems dealt to slots, then interleaved.
 
-    So each slot finds a problem of its own from the first build on, and as much work behind it as the others: where
-    problems came one after another, the last ones were shared by all, and made ready as often.
+    Each problem goes to the slot with the fewest solutions so far, and one solution of each slot follows another. So
+    each slot has a problem of its own from the first build on, and about as many solutions as the others.
     """
     problems: dict[Hashable, list[tuple[Hashable, J]]] = {}
     for problem, job in jobs:
@@ -89,10 +92,10 @@ def dealt(jobs: Iterable[tuple[Hashable, J]], slots: int) -> list[tuple[Hashable
 
 
 class Schedule(Generic[J, B]):
-    """Jobs on their way from waiting to judged. Safe for threads; what blocks is woken by `stop`.
+    """Solutions on their way from waiting to evaluated. Thread-safe.
 
-    `ahead` is how many may be built and not judged. Where `more` come later (`add`), only `stop` ends it, and so many
-    `slots` will take them, of which none may be open yet.
+    `stop` wakes every blocked call. `ahead` limits how many may be built and not evaluated. With `more`, solutions may
+    be added later (`add`) and only `stop` ends the schedule; then `slots` is the number of slots, which may open later.
     """
 
     def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False, slots: int = 0) -> None:
@@ -101,31 +104,34 @@ class Schedule(Generic[J, B]):
         self._more = more
         self._slots = slots
         self._left_behind = 0
-        """How often others were built before what has waited for longest, and may be built."""
+        """How often others were built before the solution that has waited longest and may be built."""
         self._ready: deque[BuiltSolution[J, B]] = deque()
         self._building: list[tuple[Hashable, J]] = []
         self._withdrawn: list[J] = []
-        """Of those being built."""
+        """Solutions that were withdrawn during their build."""
         self._passed_over = 0
-        """How often others were taken before the one that is ready for longest."""
+        """How often others were taken before the solution that was built first."""
         self._judging = 0
         self._open: set[str] = set()
         self._idle: set[str] = set()
-        """Slots that take what is ready as soon as something is."""
+        """Slots that wait and take a ready solution at once."""
         self._at: dict[str, Hashable] = {}
         self._meant: dict[str, list[BuiltSolution[J, B]]] = {}
         self._stopped = False
         self._changed = threading.Condition(threading.RLock())
 
     def add(self, problem: Hashable, job: J) -> None:
-        """One more, behind the others; forgotten after `stop`."""
+        """Append a solution; ignored after `stop`."""
         with self._changed:
             if not self._stopped:
                 self._waiting.append((problem, job))
                 self._changed.notify_all()
 
     def next_build(self) -> tuple[Hashable, J] | None:
-        """The next job to build; waits while too many are built already. None when there is none left, nor will be."""
+        """Return the next solution to build; wait while too many are built already.
+
+        None if no solution is left and none will come.
+        """
         with self._changed:
             while True:
                 if self._stopped or not (self._waiting or self._more):
@@ -136,11 +142,12 @@ class Schedule(Generic[J, B]):
                 self._changed.wait()
 
     def _next_waiting(self) -> tuple[Hashable, J]:
-        """The first one whose problem has not the share of a slot built already: else one whose solutions take long to
-        judge would fill all that may be built ahead, and slots at others would leave these for it, and come back.
+        """Remove and return the first solution whose problem is below a slot's share.
 
-        Where they come as they like, nobody has dealt them out: then those to few problems are built at a time, but
-        what has waited for longest is not left behind for ever.
+        The share is the limit of builds divided by the number of slots. Otherwise one problem with slow evaluations
+        would fill the limit, and other slots would run dry. If solutions keep coming, they are not dealt to slots, so
+        solutions of few problems are built at a time; but the one that has waited longest is passed over
+        `MOST_PASSED_OVER` times at most.
         """
         slots = max(1, self._slots or len(self._open))
         built = Counter([ready.problem for ready in self._ready])
@@ -155,8 +162,9 @@ class Schedule(Generic[J, B]):
         return chosen
 
     def _one_for_each(self, slots: int, among: Sequence[int], built: Mapping[Hashable, int]) -> int:
-        """Of these that wait, the first one to a new problem as long as fewer are under way than there are slots, then
-        one to that of which least is built.
+        """Return a solution of a new problem while there are fewer problems than slots.
+
+        Those with builds under way or ready count. After that, return one of the problem with the fewest builds.
         """
         new = [number for number in among if self._waiting[number][0] not in built]
         others = [number for number in among if self._waiting[number][0] in built]
@@ -165,7 +173,10 @@ class Schedule(Generic[J, B]):
         return min(others, key=lambda number: built[self._waiting[number][0]])
 
     def built(self, ready: BuiltSolution[J, B]) -> bool:
-        """A build that `next_build` gave out has succeeded. False where it was withdrawn meanwhile."""
+        """Note a successful build of `next_build`.
+
+        Return False if it was withdrawn meanwhile.
+        """
         with self._changed:
             self._building.remove((ready.problem, ready.job))
             wanted = not self._is_withdrawn(ready.job)
@@ -175,14 +186,17 @@ class Schedule(Generic[J, B]):
             return wanted
 
     def settled(self, problem: Hashable, job: J) -> None:
-        """A build that `next_build` gave out has failed, and nothing is left to judge of it."""
+        """Note that a build of `next_build` failed, so that nothing is left to evaluate."""
         with self._changed:
             self._building.remove((problem, job))
             self._is_withdrawn(job)
             self._changed.notify_all()
 
     def withdraw(self, unwanted: Callable[[J], bool]) -> tuple[list[J], list[BuiltSolution[J, B]]]:
-        """Take back all of these jobs that no slot was given: they are returned, and those that were built besides."""
+        """Remove the unwanted solutions that no slot has taken; return them.
+
+        Returns all removed solutions, and those of them that were built.
+        """
         with self._changed:
             waiting = [job for _, job in self._waiting if unwanted(job)]
             self._waiting = deque(each for each in self._waiting if not unwanted(each[1]))
@@ -196,28 +210,29 @@ class Schedule(Generic[J, B]):
             return [*waiting, *(held.job for held in ready), *building], ready
 
     def _is_withdrawn(self, job: J) -> bool:
-        """Whether this job, whose build is over, was withdrawn meanwhile; forgets that."""
+        """Return whether this solution was withdrawn during its build, and forget it."""
         before = len(self._withdrawn)
         self._withdrawn = [other for other in self._withdrawn if other is not job]
         return len(self._withdrawn) < before
 
     def open(self, slot: str) -> None:
-        """The slot can begin: from now on `take` gives it something."""
+        """Note that the slot can start: from now on `take` gives it solutions."""
         with self._changed:
             self._open.add(slot)
             self._changed.notify_all()
 
     @property
     def to_come(self) -> bool:
-        """Whether something is left that nobody was given."""
+        """Whether solutions are left that no slot has taken."""
         with self._changed:
             return not self._stopped and bool(self._more or self._ready or self._waiting or self._building)
 
     def take(self, slot: str, *, within_s: float | None = None) -> BuiltSolution[J, B] | ForeseenSolution[J] | None:
-        """What this slot judges next; waits for builds, and until it is open. None when all is judged, or after `stop`.
+        """Return what this slot evaluates next.
 
-        Where there is nothing to be taken yet, but something to be foreseen that this slot was not told, it is told so
-        at once. With `within_s` it is not, and None comes after so many seconds, or sooner, where nothing is ready.
+        Waits for builds, and until the slot is open. Returns None when everything is evaluated, or after `stop`. If
+        nothing is ready, an idle slot gets a `ForeseenSolution` once. With `within_s` it does not, and None comes after
+        that many seconds, or sooner if nothing is to come.
         """
         with self._changed:
             waited = within_s == 0.0
@@ -226,7 +241,7 @@ class Schedule(Generic[J, B]):
                     return None
                 if slot in self._open and (left := self._left_for(slot)):
                     return self._pick(slot, left)
-                # A slot that is lost gives its job back: so nobody leaves before the last is judged.
+                # A lost slot gives its solution back, so no slot leaves before the last verdict.
                 if waited or not (self.to_come or (within_s is None and self._judging)):
                     return None
                 if slot in self._open:
@@ -238,7 +253,7 @@ class Schedule(Generic[J, B]):
                 waited = within_s is not None
 
     def _left_for(self, slot: str) -> list[BuiltSolution[J, B]]:
-        """What is ready, less one job for each other slot that waits with its problem ready, and takes it at once."""
+        """Return the ready solutions that idle slots with the same problem do not take."""
         mine = self._at.get(slot)
         theirs = Counter(self._at[name] for name in self._idle - {slot} if self._at.get(name) not in (None, mine))
         left = []
@@ -250,10 +265,12 @@ class Schedule(Generic[J, B]):
         return left
 
     def _foresee(self, slot: str) -> tuple[J, ...]:
-        """Jobs that this slot may take next, whose first one's problem is its own from now on; none where its problem
-        has more to come, or whatever comes is for others.
+        """Return solutions that this slot may take next.
 
-        First come problems that no other slot is at: those with most builds under way, then as they are to be done.
+        The first one's problem becomes its own.
+
+        Empty if the slot's problem has more to come, or everything is for others. Problems of no other slot come first:
+        those with most builds under way, then in the order of evaluation.
         """
         coming = Counter(problem for problem, _ in (*self._building, *self._waiting))
         if coming[self._at.get(slot)]:
@@ -270,8 +287,9 @@ class Schedule(Generic[J, B]):
         return tuple(next(job for problem, job in jobs if problem == each) for each in likely)
 
     def upcoming(self, slot: str, count: int) -> list[BuiltSolution[J, B]]:
-        """What this slot will most likely take next, at most `count`, one problem after another; other slots leave it
-        to this one if they can.
+        """Return the solutions that this slot will probably take next, at most `count`.
+
+        They are grouped by problem, and other slots leave them to this one if they can.
         """
         with self._changed:
             meant, at = self._meant.setdefault(slot, []), self._at.get(slot)
@@ -286,17 +304,20 @@ class Schedule(Generic[J, B]):
             return list(meant)
 
     def _overdue(self, among: Sequence[BuiltSolution[J, B]], passed_over: int) -> BuiltSolution[J, B] | None:
-        """What goes before all others now, being passed over so often; None where nothing does, or not among these."""
+        """Return the solution that was passed over too often, if it is among these."""
         due = self._more and passed_over >= MOST_PASSED_OVER
         return self._ready[0] if due and any(ready is self._ready[0] for ready in among) else None
 
     def _for(self, slot: str, apart_from: Sequence[BuiltSolution[J, B]] = ()) -> list[BuiltSolution[J, B]]:
-        """What is ready and not meant for another slot."""
+        """Return the ready solutions that are not meant for another slot."""
         taken = [held for name, meant in self._meant.items() if name != slot for held in meant]
         return [ready for ready in self._ready if not any(ready is held for held in (*taken, *apart_from))]
 
     def _chosen(self, slot: str, among: Sequence[BuiltSolution[J, B]], at: Hashable | None) -> BuiltSolution[J, B]:
-        """What this slot goes on with from that problem: not with what others are at or come to, if it can."""
+        """Return the solution that this slot takes after that problem.
+
+        It avoids problems that other slots have, or are about to take.
+        """
         counts: Counter[Hashable] = Counter(ready.problem for ready in among)
         others = [problem for name, problem in self._at.items() if name != slot]
         for name, meant in self._meant.items():
@@ -313,7 +334,7 @@ class Schedule(Generic[J, B]):
         meant = [ready for ready in self._meant.pop(slot, []) if is_left(ready)]
         overdue = self._overdue(left, self._passed_over)
         free = [ready for ready in self._for(slot) if is_left(ready)]
-        # A problem costs more to make ready again than an audit that was not begun ahead.
+        # Loading a problem again costs more than an audit that was not started ahead.
         same = [ready for ready in (*meant, *free) if ready.problem == self._at.get(slot)]
         chosen = overdue or (same or meant or [self._chosen(slot, free or left, self._at.get(slot))])[0]
         self._passed_over = 0 if chosen is self._ready[0] else self._passed_over + 1
@@ -324,20 +345,23 @@ class Schedule(Generic[J, B]):
         return chosen
 
     def judged(self) -> None:
-        """What `take` gave out has its verdict."""
+        """Note that a solution of `take` has its verdict."""
         with self._changed:
             self._judging -= 1
             self._changed.notify_all()
 
     def give_back(self, slot: str, ready: BuiltSolution[J, B]) -> None:
-        """The slot is lost before it had a verdict: the job goes to another one, first of all."""
+        """Note that the slot is lost without a verdict.
+
+        Another slot takes the solution first.
+        """
         with self._changed:
             self._judging -= 1
             self._ready.appendleft(ready)
             self.leave(slot)
 
     def leave(self, slot: str) -> None:
-        """The slot is lost: nothing is kept for it any more, and its problem is nobody's."""
+        """Note that the slot is lost: nothing is kept for it, and its problem is free."""
         with self._changed:
             if slot in self._open:
                 self._open.remove(slot)
@@ -347,13 +371,13 @@ class Schedule(Generic[J, B]):
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Give out nothing any more, and wake whoever waits."""
+        """Hand out nothing more, and wake all waiting threads."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def left_over(self) -> list[BuiltSolution[J, B]]:
-        """What is built and will not be judged, after `stop`. Empties it."""
+        """Remove and return what is built and will not be evaluated; call it after `stop`."""
         with self._changed:
             held = list(self._ready)
             self._ready.clear()

@@ -1,7 +1,7 @@
-"""One conductor for several runs at once: the solutions of all go through the same builders and slots.
+"""One runner for several runs: their solutions share builders and slots.
 
-Control layer, trusted side. A `RunShare` is one run's part: to that run it is what a conductor of its own would be.
-What comes of a solution goes to the run that it belongs to, what befalls a slot to all of them.
+Trusted side. A `RunShare` is one run's part and looks to that run like a runner of its own. Events of a solution go to
+its run, events of a slot to all runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from harness.runner.scheduler import Schedule, dealt
 
 
 class SharedRunner:
-    """Runs the works of its shares through an executor, which it closes at the end. Safe for threads."""
+    """Runs the solutions of its shares through an executor.
+
+    Closes the executor at the end. Thread-safe.
+    """
 
     def __init__(self, executor: Executor, config: RunConfig, environment: Environment) -> None:
         self._executor = executor
@@ -29,7 +32,7 @@ class SharedRunner:
         self._shares: list[RunShare] = []
         self._failed = False
         self.whole = True
-        """Whether no slot was lost, and no problem found at fault: an executor tries neither again."""
+        """Whether no slot was lost and no problem found at fault; an executor retries neither."""
         builders = max(1, executor.builders)
         self._schedule: Schedule[PendingSolution, Built] = Schedule(
             (), ahead=AHEAD + builders, more=True, slots=len(executor.slots)
@@ -39,31 +42,31 @@ class SharedRunner:
 
     @property
     def gone(self) -> str:
-        """Why no slot is left; empty as long as there is one."""
+        """Why no slot is left; empty as long as one is."""
         return self._runner.lost
 
     @property
     def usable(self) -> bool:
-        """Whether it can still take works: some slot is left, and none of its threads failed."""
+        """Whether it accepts solutions: a slot is left, and no thread failed."""
         return not (self._failed or self.gone)
 
     def share(self, listener: Listener, works: Sequence[PendingSolution]) -> RunShare:
-        """A run's part, to be started."""
+        """Return a run's share; it is not started."""
         return RunShare(self, listener, works)
 
     def add(self, share: RunShare, works: Sequence[PendingSolution]) -> None:
-        """Let these be done for `share`."""
+        """Schedule these solutions for `share`."""
         with self._lock:
             self._shares.append(share)
             self._owners |= dict.fromkeys(works, share)
         for place, work in dealt(((work.place, work) for work in works), len(self._executor.slots)):
             self._schedule.add(place, work)
-        if not self.usable:  # lost before: nobody will be told so again
-            share.listener.lost(SlotLost(self.gone or "what judged failed"), None)
+        if not self.usable:  # the loss was reported before this share came
+            share.listener.lost(SlotLost(self.gone or "a thread of the runner failed"), None)
             share.end()
 
     def withdraw(self, share: RunShare) -> None:
-        """Begin nothing more for `share`; what is being judged for it goes on."""
+        """Start nothing more for `share`; its current evaluations go on."""
         with self._lock:
             mine = {id(work) for work, owner in self._owners.items() if owner is share}
             taken, built = self._schedule.withdraw(lambda work: id(work) in mine)
@@ -74,13 +77,13 @@ class SharedRunner:
         share.dropped(taken)
 
     def forget(self, share: RunShare) -> None:
-        """Nobody listens for `share` any more."""
+        """Stop sending events to `share`."""
         with self._lock:
             self._owners = {work: owner for work, owner in self._owners.items() if owner is not share}
             self._shares = [other for other in self._shares if other is not share]
 
     def close(self) -> None:
-        """End every process; nobody may have a share any more. Idempotent."""
+        """End every process; no share may be in use. Idempotent."""
         self._runner.stop()
         self._executor.close()
         self._runner.close()
@@ -109,11 +112,11 @@ class SharedRunner:
         self.whole = False
         for share in self._all():
             share.listener.lost(lost, cause)
-        if self.gone:  # not before: a run that has heard that nothing comes any more listens no longer
+        if self.gone:  # only after `lost`: an ended share listens no longer
             self._end_all()
 
     def left(self, kind: Kind) -> None:
-        """Of its threads. Where one failed, nothing of what the shares still wait for is sure to come."""
+        """End all shares if a thread failed: their remaining solutions may never finish."""
         if self._failed:
             self._end_all()
 
@@ -139,7 +142,7 @@ class SharedRunner:
 
 
 class RunShare:
-    """One run's part of a `SharedRunner` conductor."""
+    """One run's part of a `SharedRunner`."""
 
     kinds: Sequence[Kind] = ("build", "judge")
 
@@ -153,7 +156,7 @@ class RunShare:
 
     @property
     def judging(self) -> int:
-        """After `stop`, what is left is being judged."""
+        """Number of remaining solutions; after `stop`, all of them are under evaluation."""
         return len(self._left)
 
     @property
@@ -172,7 +175,7 @@ class RunShare:
         self._shared.forget(self)
 
     def dropped(self, works: Collection[PendingSolution]) -> None:
-        """These are over for this run: judged, or not to be."""
+        """Note that these solutions are finished or withdrawn."""
         with self._lock:
             self._left -= {id(work) for work in works}
             left = bool(self._left)
@@ -180,7 +183,7 @@ class RunShare:
             self.end()
 
     def end(self) -> None:
-        """Nothing comes any more: what a conductor's threads would say last."""
+        """Report the end of each kind of thread, as a runner's threads do. Idempotent."""
         with self._lock:
             if self._over:
                 return

@@ -1,8 +1,8 @@
-"""Walls around untrusted code: what a child process may see, reach and use up, and how it is ended.
+"""Isolate untrusted code: restrict its view, reach and resources, and end it.
 
-Imports nothing of the harness but `wire`. Trusted code; parts of it run inside the fork that becomes the sandbox, and
-nothing of the submission runs before the last wall stands. Linux only. `zygote` is how the rest of the harness uses
-it; the names below are for making policies and reading reports.
+Trusted code, Linux only. Parts run in the fork that becomes the sandbox; no line of a submission runs before the last
+restriction is active. The harness uses `zygote`; the names below serve for policies and reports. See
+guides/design/sandbox.md.
 """
 
 from harness.sandbox.policy import Cause, ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable, Strength

@@ -1,7 +1,7 @@
-"""What a zygote stands on: finds out, once, which walls this machine lets it build for its children.
+"""Find out which isolation mechanisms this machine allows a zygote to use.
 
-Imports the rest of this package. Trusted code, run while the zygote starts, before anything is preloaded:
-`enter` must see a single thread, or the kernel refuses a user namespace.
+Trusted code. `enter` runs before the zygote preloads modules: the kernel refuses a user namespace to a process with
+several threads.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _USER_BASE = 0x40000000
 _USERS_PER_ZYGOTE = 256
 _SMALL_USER_BASE = 61184
 _SMALL_USERS = 4336
-"""Users where ids end at 65535: the range that systemd sets aside for short-lived ones."""
+"""User ids for machines whose ids end at 65535: systemd reserves this range for dynamic users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
-    """How `enter` went; in the server only. `host_pid` tells this zygote from every other on the machine."""
+    """Result of `enter`; `host_pid` identifies this zygote on the machine."""
 
     admin: bool
     admin_lack: str
@@ -37,19 +37,19 @@ class Entered:
 
 
 def enter(on_fork: Callable[[], None]) -> Entered:
-    """Make this a process that can make namespaces: as root it is one, else in a user namespace of its own.
+    """Give this process the right to make namespaces, by a user namespace unless root.
 
-    Forks: the caller goes on in a pid namespace whose first process waits for it, so that its end is the end of every
-    child, while the process that called waits for that (after `on_fork`) and ends with the same status. It is not the
-    first process itself, since libraries know a fork by a new process id, and every child is the first in a namespace
-    of its own. Where no pid namespace can be made, nothing is forked.
+    The caller continues as a grandchild inside a new pid namespace. The first process of that namespace waits for it,
+    so its end also ends every child. The calling process waits too (after `on_fork`) and exits with the same status.
+    The caller is not the first process itself: libraries detect a fork by a new process id, and every child is the
+    first process of its own namespace. If no pid namespace can be created, nothing is forked.
     """
     lack = ""
     admin = syscalls.has_capability(_CAP_SYS_ADMIN)
     if not admin:
         refusal = _try_user_namespace()
         if refusal:
-            lack = f"not root, and user namespaces are not allowed here ({refusal})"
+            lack = f"not root, and this machine does not allow user namespaces ({refusal})"
         else:
             syscalls.enter_user_namespace(os.geteuid(), os.getegid())
             admin = True
@@ -57,10 +57,10 @@ def enter(on_fork: Callable[[], None]) -> Entered:
         try:
             syscalls.unshare(syscalls.CLONE_NEWPID)
         except OSError as error:
-            admin, lack = False, f"no pid namespace can be made ({error})"
+            admin, lack = False, f"cannot create a pid namespace ({error})"
     if admin:
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-        for _ in range(2):  # the first process of the namespace, and the one that goes on
+        for _ in range(2):  # the namespace's first process, then the zygote
             if pid := os.fork():
                 on_fork()
                 _wait_for(pid)
@@ -71,7 +71,7 @@ def enter(on_fork: Callable[[], None]) -> Entered:
 
 
 def _wait_for(pid: int) -> NoReturn:
-    """End as the child `pid` does; until then, take care of what loses its parent."""
+    """Reap orphans until the child `pid` ends, and exit with its status."""
     while True:
         ended, status = os.wait()
         if ended == pid:
@@ -79,9 +79,9 @@ def _wait_for(pid: int) -> NoReturn:
 
 
 def enclosed(outer_pid: int) -> Entered:
-    """Go on inside `enclosure`, whose process outside is `outer_pid`.
+    """Continue inside `pid_namespace`, whose process outside is `outer_pid`.
 
-    Children get no process ids of their own, by which the tool around them would lose them.
+    Children get no pid namespace of their own, because the tool around them would lose them.
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
@@ -89,7 +89,10 @@ def enclosed(outer_pid: int) -> Entered:
 
 
 def survey(entered: Entered) -> Ground:
-    """Look at the machine; called after the preload, whose libraries count among what children need to see."""
+    """Examine the machine.
+
+    Called after the preload, because children need the loaded libraries.
+    """
     shown = mounts.discover()
     try:
         base, cgroup_lack = find_base(), ""
@@ -114,29 +117,32 @@ def survey(entered: Entered) -> Ground:
 
 
 def for_child(ground: Ground, number: int, policy: SandboxPolicy) -> Ground:
-    """The ground of child `number`: no two at a time share a user id, unless hundreds run."""
+    """Return the ground for child `number`, with its own user id.
+
+    Only 256 children of one zygote have different user ids.
+    """
     if ground.other_user is None:
         return ground
     if closed := mounts.closed_devices(ground.view, policy):
-        return replace(ground, other_user=None, other_user_lack=f"{closed} is closed to other users")
+        return replace(ground, other_user=None, other_user_lack=f"other users cannot open {closed}")
     return replace(ground, other_user=ground.other_user + number % _USERS_PER_ZYGOTE)
 
 
 def _other_user(entered: Entered, shown: mounts.SystemView) -> tuple[int | None, str]:
-    """The first of the user ids for this zygote's children, or why there is none (empty: never to be expected)."""
+    """Return the first user id for children, or why there is none ("" if not root)."""
     if os.geteuid() != 0:
         return None, ""
     for number, name in ((_CAP_CHOWN, "CAP_CHOWN"), (_CAP_SETGID, "CAP_SETGID"), (_CAP_SETUID, "CAP_SETUID")):
         if not syscalls.has_capability(number):
-            return None, f"root without {name}"
+            return None, f"running as root without {name}"
     if closed := mounts.unreadable_for_others(shown):
-        return None, f"{closed} can't be read by other users; chmod o+rX it"
+        return None, f"other users cannot read {closed}: run chmod o+rX on it"
     large = _USER_BASE + entered.host_pid * _USERS_PER_ZYGOTE
     small = _SMALL_USER_BASE + entered.host_pid * 16 % (_SMALL_USERS - _USERS_PER_ZYGOTE)
     for first in (large, small):
         if first + _USERS_PER_ZYGOTE < 2**31 and all(_is_mapped(kind, first) for kind in ("uid", "gid")):
             return first, ""
-    return None, "this user namespace maps no user ids to spare"
+    return None, "this user namespace maps no unused user ids"
 
 
 def _is_mapped(kind: str, first: int) -> bool:
@@ -149,7 +155,10 @@ def _is_mapped(kind: str, first: int) -> bool:
 
 
 def _try_user_namespace() -> str:
-    """Why no user namespace can be entered, or empty; tried in a fork, since half-entered there is no way back."""
+    """Return why this process cannot enter a user namespace, or an empty string.
+
+    A fork tries it, because a process cannot undo a half-entered namespace.
+    """
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,9 +1,7 @@
-"""A memory and pids cgroup (version 2) for one child, where this machine lets the harness make one.
+"""Create a memory and pids cgroup (version 2) for one child, if possible.
 
-Imports nothing of the harness. Trusted code, in the zygote and, to join, in the fork on its way into the sandbox.
-
-Only the hierarchy this process already lives in is used, and only if its controllers can be handed on from there:
-version 1, or a cgroup that other processes share and that does not delegate, is left alone with a reason.
+Trusted code, in the zygote; `enter` runs in the fork. Only the cgroup of this process is used, and only if it can
+delegate its controllers. Version 1 and shared cgroups without delegation are left alone, with a reason.
 """
 
 from __future__ import annotations
@@ -18,41 +16,41 @@ _CONTROLLERS = ("memory", "pids")
 
 
 class CgroupUnavailable(Exception):
-    """No cgroup can be made here; the message says why."""
+    """No cgroup can be created; the message says why."""
 
 
 class ChildCgroup:
-    """One cgroup with its limits set. `enter` is called by the child, the rest by the zygote."""
+    """One cgroup with limits; the child calls `enter`, the zygote the rest."""
 
     def __init__(self, base: Path, name: str, *, max_memory_bytes: int, max_processes: int) -> None:
-        """Raises `CgroupUnavailable`."""
+        """Create the cgroup; raise `CgroupUnavailable` if that fails."""
         self.path = base / name
         try:
             self.path.mkdir()
             _write(self.path / "memory.max", max_memory_bytes)
-            _write(self.path / "pids.max", max_processes + 8)  # the supervisor, and room for the fork itself
-            # The whole group or nothing: else a child that spreads its memory over many processes goes on for ever.
+            _write(self.path / "pids.max", max_processes + 8)  # supervisor and fork
+            # Kill the whole group: otherwise a child with its memory in many processes survives.
             for extra, value in (("memory.swap.max", 0), ("memory.oom.group", 1)):
                 with suppress(OSError):
                     _write(self.path / extra, value)
         except OSError as error:
             self.remove()
-            raise CgroupUnavailable(f"{self.path} can't be set up: {error.strerror}") from error
+            raise CgroupUnavailable(f"cannot set up the cgroup {self.path}: {error.strerror}") from error
 
     def enter(self) -> None:
-        """Move the calling process in. Raises `OSError`."""
+        """Move the calling process into the cgroup; raise `OSError` on failure."""
         _write(self.path / "cgroup.procs", 0)
 
     def peak_bytes(self) -> int | None:
-        """The most memory it ever used (Linux 5.19), or None."""
+        """Return the peak memory in bytes (Linux 5.19), or None."""
         with suppress(OSError, ValueError):
             return int((self.path / "memory.peak").read_text())
         return None
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel killed something in it because this cgroup was at its own limit.
+        """Return whether the kernel killed a process because of this cgroup's own limit.
 
-        `oom_kill` alone counts what was killed for want of the machine's memory, or of a cgroup above, as well.
+        `oom_kill` alone also counts kills because of the machine's memory or of an outer cgroup.
         """
         counts: dict[str, int] = {}
         with suppress(OSError, ValueError):
@@ -62,12 +60,12 @@ class ChildCgroup:
         return counts.get("oom", 0) > 0 and counts.get("oom_kill", 0) > 0
 
     def kill(self) -> None:
-        """Kill whatever is left in it (Linux 5.14)."""
+        """Kill all remaining processes in it (Linux 5.14)."""
         with suppress(OSError):
             _write(self.path / "cgroup.kill", 1)
 
     def remove(self) -> None:
-        """Remove it; a moment is given to processes that are still on their way out."""
+        """Remove the cgroup; waits up to 0.1 s for processes that are ending."""
         for _ in range(20):
             try:
                 self.path.rmdir()
@@ -79,10 +77,10 @@ class ChildCgroup:
 
 
 def find_base(root: Path = _ROOT, membership: str = "/proc/self/cgroup") -> Path:
-    """A cgroup below which children can be made, its controllers switched on.
+    """Return a cgroup below which children can be made, with its controllers enabled.
 
-    Raises `CgroupUnavailable` with the reason. May switch `memory` and `pids` on for the children of this process's
-    own cgroup, which the kernel allows only where that is a root or holds no processes itself.
+    May enable `memory` and `pids` for children of this process's cgroup. The kernel allows that only for a root or for
+    a cgroup without processes. Raises `CgroupUnavailable` with the reason.
     """
     if not (root / "cgroup.controllers").exists():
         raise CgroupUnavailable(f"cgroup version 2 is not mounted at {root}")
@@ -95,7 +93,7 @@ def find_base(root: Path = _ROOT, membership: str = "/proc/self/cgroup") -> Path
         offered = (base / "cgroup.controllers").read_text().split()
         handed_on = (base / "cgroup.subtree_control").read_text().split()
     except OSError as error:
-        raise CgroupUnavailable(f"{base} can't be read: {error.strerror}") from error
+        raise CgroupUnavailable(f"cannot read the cgroup {base}: {error.strerror}") from error
     if absent := [name for name in _CONTROLLERS if name not in offered]:
         raise CgroupUnavailable(f"the cgroup of this process does not offer the controllers {', '.join(absent)}")
     if not os.access(base, os.W_OK):
@@ -105,12 +103,12 @@ def find_base(root: Path = _ROOT, membership: str = "/proc/self/cgroup") -> Path
         try:
             _write(base / "cgroup.subtree_control", " ".join(f"+{name}" for name in wanted))
         except OSError as error:
-            raise CgroupUnavailable(f"{base} can't hand on {', '.join(wanted)}: {error.strerror}") from error
+            raise CgroupUnavailable(f"cannot enable {', '.join(wanted)} in {base}: {error.strerror}") from error
     return base
 
 
 def _write(path: Path, value: int | str) -> None:
-    # One write call, no truncation: what these files expect.
+    # These files expect one write call without truncation.
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, str(value).encode())

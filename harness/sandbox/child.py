@@ -1,6 +1,6 @@
-"""One sandboxed process, as its owner sees it: waited for, stopped, let go on, ended.
+"""Handle of one sandboxed process: wait for it, pause it, resume it, end it.
 
-Imports this package's `freeze` and `policy`, and the wire. Trusted side. Made by `life`, which hears of its end.
+Trusted side. `zygote_owner` creates it and reports its end.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from harness.sandbox import suspend
 from harness.sandbox.policy import ExitReport, SandboxReport
 
 KILL_TIMEOUT_S = 30.0
-"""How long a kill may take: processes stuck in a driver die late. After that the zygote itself is given up."""
+"""Time limit in seconds for a kill; processes blocked in a driver end late. After it the whole zygote is killed."""
 
 
 class ChildOwner(Protocol):
-    """What a child needs of the life of its zygote."""
+    """Operations of the zygote's owner that a child needs."""
 
     stopping: threading.RLock
-    """Held by whoever stops children or lets them go on."""
+    """Lock for stopping children and resuming them."""
 
     @property
     def is_held(self) -> bool: ...
@@ -36,7 +36,14 @@ class ChildOwner(Protocol):
 
 
 class Child:
-    """One sandboxed process, as its owner sees it. Thread-safe, except for `channel`."""
+    """One sandboxed process; thread-safe except for `channel`.
+
+    Attributes:
+        channel: Connection to the process.
+        report: Active and missing isolation mechanisms.
+        pid: The supervisor's process id in the owner's pid namespace; None if it ended first.
+        ran_away: Whether it was killed because it could not be stopped.
+    """
 
     def __init__(
         self, *, life: ChildOwner, number: int, channel: Channel, report: SandboxReport, pid: int | None
@@ -46,24 +53,30 @@ class Child:
         self.channel = channel
         self.report = report
         self.pid = pid
-        """The supervisor's process id in the owner's pid namespace; None where it was gone before it was asked for."""
         self._ended = threading.Event()
         self._exit: ExitReport | None = None
         self._below = None if pid is None else suspend.Below(pid)
         self._paused = False
         self._held = False
         self.ran_away = False
-        """Whether it was ended since it could not be held still."""
 
     def wait(self, timeout_s: float | None = None) -> ExitReport | None:
-        """How it ended, once everything that it started is gone too; None where that takes longer than asked.
+        """Wait until the process and all its descendants have ended.
 
-        A child whose zygote died has the cause `lost`.
+        Args:
+            timeout_s: Time limit in seconds; None waits without limit.
+
+        Returns:
+            How it ended; None after the time limit. The cause is `lost` if the zygote died.
         """
         return self._exit if self._ended.wait(timeout_s) else None
 
     def kill(self) -> ExitReport:
-        """End it and everything it started, and wait for that. One that had ended keeps its own report."""
+        """Kill the process and its descendants, and wait for their end.
+
+        Returns:
+            How it ended; a process that had ended before keeps its own report.
+        """
         self._life.kill(self._number)
         if not self._ended.wait(KILL_TIMEOUT_S):
             self._life.abandon()
@@ -72,14 +85,18 @@ class Child:
         return self._exit
 
     def close(self) -> None:
-        """Kill it if it still runs, and close the channel."""
+        """Kill the process if it still runs, and close the channel."""
         self.kill()
         self.channel.close()
 
     def pause(self) -> float:
-        """Stop everything in it; the `time.perf_counter()` at which the last process was told.
+        """Stop all its processes.
 
-        One that has ended counts as stopped. Raises `StopError` where something keeps running away.
+        Returns:
+            Time (`time.perf_counter()`) at which the last process got the signal. An ended child counts as stopped.
+
+        Raises:
+            StopError: Some processes could not be stopped in time.
         """
         if self._below is None:
             return time.perf_counter()
@@ -88,38 +105,47 @@ class Child:
             return self._below.stop()
 
     def moved(self) -> bool:
-        """Whether anything in it has run since it was paused, though it was seen to stand still."""
+        """Return whether any of its threads ran since the pause took effect."""
         with self._life.stopping:
             return self._paused and self._below is not None and self._below.moved()
 
     @property
     def in_line_s(self) -> float:
-        """How long its threads have stood in line for a processor so far, as it was last paused (`freeze.Below`)."""
+        """Time that its threads have waited for a processor, in seconds, all together.
+
+        Measured at the last pause (`suspend.Below`).
+        """
         return 0.0 if self._below is None else self._below.in_line_s
 
     def resume(self) -> None:
-        """Let it go on after a `pause`; not before its zygote is released, if that is held, or itself."""
+        """Resume after `pause`, unless this child or its zygote is on hold."""
         with self._life.stopping:
             self._paused = False
             if not (self._life.is_held or self._held):
                 self._go_on()
 
     def announce(self) -> None:
-        """Tell everything in it to stop until `release`, without waiting until it does, as `hold` will."""
+        """Send the stop signal without waiting; `hold` then waits less."""
         with self._life.stopping:
             self._held = True
             if self._below is not None:
                 self._below.tell()
 
     def hold(self) -> None:
-        """Stop everything in it until `release`; `pause` and `resume` take effect afterwards. Raises `StopError`."""
+        """Stop all its processes until `release`.
+
+        `pause` and `resume` take effect after the release.
+
+        Raises:
+            StopError: Some processes could not be stopped in time.
+        """
         with self._life.stopping:
             self._held = True
             if self._below is not None:
                 self._below.stop()
 
     def release(self) -> None:
-        """Let it go on after a `hold` or `announce`, unless its owner has paused it."""
+        """Resume after `hold` or `announce`, unless the child is paused."""
         with self._life.stopping:
             self._held = False
             if not self._paused:
@@ -130,18 +156,25 @@ class Child:
             self._below.go_on()
 
     def is_ending(self) -> bool:
-        """Whether the confined process is ending, or gone: how it ended is to be known soon."""
+        """Return whether the confined process is ending or gone; its report follows."""
         return (target := self.target_pid()) is None or suspend.is_ending(target)
 
     def target_pid(self) -> int | None:
-        """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""
+        """Return the confined process's id in the owner's pid namespace, as used by NVML.
+
+        None if the process is gone.
+        """
         with suppress(OSError, ValueError, IndexError):
             text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
             return int(text.split()[0])
         return None
 
     def send(self, number: signal.Signals) -> None:
-        """Send the confined process a signal, if it is there and can be told."""
+        """Send a signal to the confined process, if it still exists.
+
+        Args:
+            number: The signal.
+        """
         with suppress(OSError):
             target = os.pidfd_open(self.target_pid() or -1)
             try:
@@ -156,7 +189,7 @@ class Child:
         self.close()
 
     def end_with(self, report: ExitReport) -> None:
-        """It has ended so: told by its owner. The first one told counts."""
+        """Set the report of its end; only the first one counts."""
         if not self._ended.is_set():
             self._exit = report
             self._ended.set()

@@ -1,11 +1,8 @@
-"""Removes folders that untrusted code has written, whatever they hold.
+"""Remove folders with arbitrary contents written by untrusted code.
 
-Imports nothing of the harness. Trusted code; nothing that could change the folder may be alive any more.
-
-Decision: not `shutil.rmtree`, which calls itself for every level (Python 3.11 and 3.12): a thousand folders in one
-another, which a compiler can be made to leave, ended the run of everybody (pinned by
-`test_folders_in_one_another_without_end_are_removed`). Here nothing is ever looked at deeper than two levels: what lies
-deeper is moved up.
+Trusted code; no process that could change the folder may be alive. `shutil.rmtree` recurses for every level (Python
+3.11 and 3.12), so a thousand nested folders ended a whole run. This code looks at most two levels deep and moves deeper
+folders up (pinned by `test_folders_in_one_another_without_end_are_removed`).
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder and all that lies in it; links are not followed. What can't be removed stays, without a word."""
+    """Remove a folder and its contents; links are not followed, errors are ignored."""
     try:
         top = os.open(folder, _FOLDER)
     except OSError:
@@ -40,21 +37,22 @@ def remove(folder: Path) -> None:
 
 
 def _emptied(top: int, name: str, names: Iterator[str]) -> bool:
-    """Remove what is called `name` in the folder `top`. True where folders were found in it, which now lie in `top`
-    themselves, under the next of `names`.
+    """Remove the entry `name` of the folder `top`.
+
+    Folders inside it move into `top` under the next of `names`; returns True if there were any.
     """
     moved = False
     with suppress(OSError):
         if _unlinked(top, name):
             return False
         with suppress(OSError):
-            os.chmod(name, 0o700, dir_fd=top)  # no link: that would have been unlinked
+            os.chmod(name, 0o700, dir_fd=top)  # not a link: links were unlinked above
         inner = os.open(name, _FOLDER, dir_fd=top)
         try:
             for held in os.listdir(inner):
                 if not _unlinked(inner, held):
                     with suppress(OSError):
-                        os.chmod(held, 0o700, dir_fd=inner)  # else it can't be moved by an ordinary user
+                        os.chmod(held, 0o700, dir_fd=inner)  # else an ordinary user cannot move it
                     os.rename(held, next(names), src_dir_fd=inner, dst_dir_fd=top)
                     moved = True
         finally:
@@ -64,7 +62,7 @@ def _emptied(top: int, name: str, names: Iterator[str]) -> bool:
 
 
 def _unlinked(folder: int, name: str) -> bool:
-    """Remove what is no folder. False where it is one. Raises `OSError`."""
+    """Remove anything but a folder; return False for a folder. Raises `OSError`."""
     try:
         os.unlink(name, dir_fd=folder)
     except IsADirectoryError:

@@ -1,11 +1,12 @@
-"""The way into a sandbox, step by step, in the process that goes: from the fork to the confined process.
+"""Enter a sandbox step by step, from the fork to the confined process.
 
-Imports the rest of this package. Trusted code; nothing of a submission runs before the last step. The process forked
-by `launch` becomes the supervisor, and the one that it forks is the confined one.
+Trusted code; no line of a submission runs before the last step. The process that `launch` forks becomes the supervisor
+and forks the confined process. The order of the steps matters:
 
-Order matters and is fixed here: the mounts need CAP_SYS_ADMIN, so they precede the change of user; a change of user
-clears the parent-death signal and the dumpable flag, so both are set after it; /proc/self/uid_map can only be written
-while dumpable; the limits come before Landlock, and seccomp last, since it forbids what the earlier steps call.
+* The mounts need CAP_SYS_ADMIN, so they precede the change of user.
+* A change of user clears the parent-death signal and the dumpable flag, so both are set afterwards.
+* /proc/self/uid_map is writable only while the process is dumpable.
+* The limits precede Landlock. Seccomp comes last, because it forbids calls of the earlier steps.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from harness.sandbox.policy import Findings, SandboxPolicy
 from harness.sandbox.supervisor import AccountPage
 
 INSIDE_ID = 1000
-"""User and group id that a child sees itself as, where it has a user namespace."""
+"""User and group id that a child sees as its own in a user namespace."""
 
 _HOST_NAME = "sandbox"
 _NAMESPACES = {
@@ -37,17 +38,16 @@ _NAMESPACES = {
     "cgroup_namespace": syscalls.CLONE_NEWCGROUP,
 }
 _SPARED, _FIRST = "-1000", "1000"
-"""Whom the kernel kills last and first when memory runs out (`oom_score_adj`)."""
+"""Values of `oom_score_adj`: the kernel kills the supervisor last and the confined process first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What the zygote stands on: found out once, used for every child.
+    """Facts about the machine that a zygote finds once and uses for every child.
 
-    `pid_namespace` is a descriptor of the zygote's own one where it can make others, `other_user` a user and group
-    id that a child can change to (None: `other_user_lack` says why not, empty where it was never to be expected).
-    `enclosed` says that the zygote's network and processes are its own and those of the tool it runs under;
-    `host_pid` tells it from every other zygote.
+    `pid_namespace` is a descriptor of the zygote's own pid namespace if it can make others. `other_user` is the user
+    and group id for a child; if None, `other_user_lack` is the reason (empty if not root). `enclosed` means that the
+    zygote shares its network and processes with the tool around it only. `host_pid` identifies the zygote.
     """
 
     view: view.SystemView
@@ -64,7 +64,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confined:
-    """In the confined process: what it may know."""
+    """The confined process's target, channel and descriptors."""
 
     target: str
     channel: int
@@ -73,7 +73,7 @@ class Confined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfinedStart:
-    """One child on its way in, seen from the inside of the fork."""
+    """Setup of one child, inside the fork."""
 
     target: str
     policy: SandboxPolicy
@@ -104,7 +104,7 @@ class ConfinedStart:
             self.findings.lack("memory_cgroup", cgroup_lack)
 
     def run(self, cgroup: ChildCgroup | None) -> Confined:
-        """Everything after the fork; only the confined process comes back from here."""
+        """Perform all steps after the fork; only the confined process returns."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.setsid()
         _redirect("/dev/null", 0)
@@ -159,15 +159,15 @@ class ConfinedStart:
             self.findings.have("network_namespace")
             self.findings.have("network_shared_with_zygote")
         else:
-            self.findings.lack("network_namespace", "the policy shares the zygote's network, which is the machine's")
+            self.findings.lack("network_namespace", "the policy shares the zygote's network: the machine's")
 
     def _enter_root(self) -> None:
-        """Private root; or, where that failed before or is not wanted, at least a /proc of the own pid namespace."""
+        """Enter the private root, or mount at least a /proc for the own pid namespace."""
         owner = self._owner()
         if self.walled and self.ground.other_user is not None:
             for path in self.policy.readable:
                 if view.closed_to_others(str(path)):
-                    raise PermissionError(13, f"the sandbox's user can't read {path}: chmod o+rX it")
+                    raise PermissionError(13, f"the sandbox's user cannot read {path}: run chmod o+rX on it")
             filesystem.give_folders(self.policy, owner)
         if self.scratch is None:
             try:
@@ -195,7 +195,7 @@ class ConfinedStart:
         return (os.geteuid(), os.getegid()) if user is None else (user, user)
 
     def _change_user(self) -> None:
-        """Another user id, a user namespace, no capability, no way to gain one."""
+        """Change the user id, enter a user namespace and drop all capabilities."""
         if not self.walled:
             return
         syscalls.drop_bounding_set()
@@ -219,7 +219,7 @@ class ConfinedStart:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
 
     def _confine(self) -> Confined:
-        """The last steps, in the process that will run the target."""
+        """Take the last steps in the process that will run the target."""
         self.page.close()
         os.setsid()
         os.dup2(self.log_write, 1)
@@ -283,7 +283,7 @@ class ConfinedStart:
         tempfile.tempdir = None
 
     def _supervise(self, target: int) -> NoReturn:
-        """The life of the supervisor after the fork."""
+        """Run the supervisor."""
         for fd in (self.channel, *self.fds, self.log_write, self.ready):
             os.close(fd)
         alone = self.ground.pid_namespace is not None and os.getpid() == 1
@@ -321,7 +321,7 @@ class ConfinedStart:
 
 def _rank_for_shortage(score: str) -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="utf-8") as file:
-        file.write(score)  # lowering needs root: an ordinary user's supervisor dies with its child, which is reported
+        file.write(score)  # lowering needs root; otherwise the kernel may kill the supervisor too
 
 
 def _redirect(path: str, fd: int) -> None:
@@ -332,7 +332,7 @@ def _redirect(path: str, fd: int) -> None:
 
 
 def answer(fd: int, message: dict[str, object]) -> None:
-    """Tell the zygote how setting up went; the pipe holds one object and is closed."""
+    """Send the zygote one JSON object about the setup, and close the pipe."""
     data = json.dumps(message).encode()
     with suppress(OSError):
         while data:

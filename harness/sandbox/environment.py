@@ -1,6 +1,6 @@
-"""The environment variables of a sandboxed process: an allow-list, private folders, and what the policy adds.
+"""Environment of a sandboxed process: allow-list, private folders, policy.
 
-Imports the policy. Trusted side. Tokens, keys and proxies never pass because nothing passes that is not named here.
+Trusted side. Only the variables named here pass, so tokens, keys and proxies never do.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ _PRELOADED = "LD_PRELOAD"
 
 
 def scrub(environment: Mapping[str, str]) -> dict[str, str]:
-    """The part of `environment` that may reach a zygote and its children."""
+    """Return the variables of `environment` that a zygote and its children may see."""
     return {k: v for k, v in environment.items() if k in _PASSED or k.startswith(_PASSED_PREFIXES)}
 
 
 def inside(environment: Mapping[str, str], added: Mapping[str, str], *, home: str, tmp: str) -> dict[str, str]:
-    """What a child sees: the scrubbed `environment`, caches and temporary files in its private folders, `added`."""
+    """Return a child's environment.
+
+    Contains the allowed part of `environment`, private folders for caches and temporary files, and `added`.
+    """
     private = {
         "HOME": home,
         "TMPDIR": tmp,
@@ -48,8 +51,9 @@ def inside(environment: Mapping[str, str], added: Mapping[str, str], *, home: st
 
 
 def only_visible(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with its search paths, and what is to be preloaded, cut down to what exists here; called inside,
-    where much does not.
+    """Remove search paths and preloaded libraries that do not exist in the sandbox.
+
+    Called inside the sandbox.
     """
     cut = dict(environment)
     for name in _SEARCH_PATHS:

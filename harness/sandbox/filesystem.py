@@ -1,12 +1,11 @@
-"""Builds a private root file system and makes it the only one there is.
+"""Build a private root file system and switch to it.
 
-Imports system calls, the policy and the view. Trusted code, run in the fork that becomes the sandbox, in a mount
-namespace of its own and with CAP_SYS_ADMIN over it; changes nothing outside that namespace except the owner of the
-policy's writable folders.
+Trusted code, in the fork that becomes the sandbox, in its own mount namespace with CAP_SYS_ADMIN. It changes nothing
+outside except the owner of the policy's writable folders. The child sees only:
 
-What the child sees: the view and `policy.readable` read-only; `policy.writable`; a private `/tmp`, home and
-`/dev/shm`; a `/dev` of a few nodes; a `/proc` of its own pid namespace with the kernel's knobs masked; and nothing
-of the rest, not even that it exists.
+* the view and `policy.readable`, read-only; `policy.writable`;
+* a private `/tmp`, home and `/dev/shm`;
+* a `/dev` of a few nodes, and a `/proc` of its own pid namespace with the kernel's controls masked.
 """
 
 from __future__ import annotations
@@ -21,13 +20,15 @@ from harness.sandbox.mounts import HOME, SystemView, gpu_devices, is_below, oute
 from harness.sandbox.policy import Findings, SandboxPolicy
 
 _STAGE = "/tmp"
-"""An existing folder to build under; whatever lies there stays reachable through the old root."""
+"""Existing folder to build under; its contents stay reachable through the old root."""
 
 SCRATCH = ("/tmp", HOME, "/dev/shm")
-"""The private, memory-backed folders of a child."""
+"""Private folders of a child, in memory."""
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
-"""How mountinfo writes blanks and backslashes. Nothing here may import lazily (codecs do): the files are away."""
+"""Escapes of blanks and backslashes in mountinfo. Decoding them with a codec would import a module whose file is out of
+reach.
+"""
 
 _MASKED_FILES = (
     *("kcore", "keys", "key-users", "kmsg", "kallsyms", "kpagecount", "kpageflags", "kpagecgroup"),
@@ -43,24 +44,31 @@ _HOSTS = "127.0.0.1 localhost\n"
 
 
 class PathMissing(Exception):
-    """A folder or file that the policy names does not exist: a fault of whoever made the policy."""
+    """A file or folder of the policy does not exist; the policy's author must fix it."""
 
 
 def build_root(
     policy: SandboxPolicy, view: SystemView, *, owner: tuple[int, int], ids: tuple[int, ...], findings: Findings
 ) -> None:
-    """Build the private root and pivot into it; on return the old root is gone and the cwd is the private home.
+    """Build the private root and switch to it; the new working directory is the home.
 
-    `owner` is the user and group that the child will run as, as this process sees them, and `ids` what the child may
-    see itself as. Raises `PathMissing` before anything is done, and `OSError` where a step without which the root is
-    useless fails; the process must then not go on, since it may stand between two roots.
+    Args:
+        policy: Folders to show, and limits.
+        view: Parts of the system to show.
+        owner: User and group of the child, as this process sees them.
+        ids: User ids that the child may see as its own.
+        findings: Receives the active and missing mechanisms.
+
+    Raises:
+        PathMissing: A path of the policy does not exist; nothing was changed.
+        OSError: A necessary step failed. The process must exit, because it may be between two roots.
     """
     sources = [os.path.realpath(path) for path in policy.readable]
     writable = [os.path.realpath(path) for path in policy.writable]
     hidden = [os.path.realpath(path) for path in policy.hidden]
     for asked in (*policy.readable, *policy.writable):
         if not asked.exists():
-            raise PathMissing(f"the sandbox policy names {asked}, which does not exist")
+            raise PathMissing(f"the sandbox policy names {asked}, but it does not exist")
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("tmpfs", _STAGE, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=1m,nr_inodes=4k")
     os.mkdir(f"{_STAGE}/new")
@@ -68,7 +76,7 @@ def build_root(
     syscalls.pivot_root(_STAGE, f"{_STAGE}/old")
     os.chdir("/")
     syscalls.mount("tmpfs", "/new", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=4m,nr_inodes=16k")
-    for folder in SCRATCH:  # first: folders of the policy may lie below the machine's /tmp
+    for folder in SCRATCH:  # first, because the policy may name folders below /tmp
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
         size = f"mode=700,uid={owner[0]},gid={owner[1]},size={policy.max_scratch_bytes},nr_inodes=1m"
         os.makedirs(f"/new{folder}", exist_ok=True)
@@ -76,7 +84,7 @@ def build_root(
     for path, shown in arrange([*view.readable, *sources], view.private):
         if not shown:
             _cover(f"/new{path}")
-        elif os.path.lexists(f"/old{path}"):  # a module of a project may be gone since the view was made
+        elif os.path.lexists(f"/old{path}"):  # a module may have been deleted since the view was made
             _bind(path, read_only=True)
     for path in sorted(writable):
         _bind(path, read_only=False)
@@ -97,9 +105,9 @@ def build_root(
 
 
 def arrange(readable: Iterable[str], private: Iterable[str]) -> list[tuple[str, bool]]:
-    """What to bind (True) and what to cover (False), outer folders first, nothing superfluous.
+    """List the paths to bind (True) and to cover (False), outer folders first.
 
-    A readable folder inside a shown one needs no bind, and a private one that nothing shows needs no cover.
+    A readable folder inside a visible one needs no bind. A private folder that is not visible needs no cover.
     """
     shown = set(readable)
     steps: list[tuple[str, bool]] = []
@@ -112,15 +120,16 @@ def arrange(readable: Iterable[str], private: Iterable[str]) -> list[tuple[str, 
 
 
 def give_folders(policy: SandboxPolicy, owner: tuple[int, int]) -> None:
-    """Make `owner` the owner of the writable folders and what lies in them.
+    """Make `owner` the owner of the writable folders and their contents.
 
-    Symbolic links are not followed, and a file with several names stays as it is: its other name may be the
-    harness's (a cached build). So does what can't be reached by a path: that is an earlier child's, and `owner`'s.
+    Links are not followed. A file with several names keeps its owner, because another name may belong to the harness (a
+    cached build). Files too deep for a path also keep their owner: they come from an earlier child and belong to
+    `owner` already.
     """
     for root in policy.writable:
         os.chown(root, *owner)
         waiting = [os.fspath(root)] if os.path.isdir(root) else []
-        while waiting:  # no recursion: an earlier child may have left folders in one another by the thousand
+        while waiting:  # no recursion: an earlier child may have nested thousands of folders
             with suppress(OSError), os.scandir(waiting.pop()) as listing:
                 for entry in listing:
                     is_folder = entry.is_dir(follow_symlinks=False)
@@ -131,7 +140,7 @@ def give_folders(policy: SandboxPolicy, owner: tuple[int, int]) -> None:
 
 
 def _bind(path: str, *, read_only: bool, devices: bool = False) -> None:
-    """Show the old root's `path` at the same place in the new one, everything mounted below it included."""
+    """Show the old root's `path`, with all mounts below it, at the same place."""
     source, target = f"/old{path}", f"/new{path}"
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
@@ -148,7 +157,7 @@ def _bind(path: str, *, read_only: bool, devices: bool = False) -> None:
 
 
 def _restrict_each(target: str, attributes: int) -> None:
-    """What `mount_setattr` does, for kernels before 5.12: remount every mount at or below `target`."""
+    """Remount each mount at or below `target`: `mount_setattr` for Linux before 5.12."""
     flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_NOSUID
     flags |= syscalls.MS_NODEV if attributes & syscalls.MOUNT_ATTR_NODEV else 0
     flags |= syscalls.MS_RDONLY if attributes & syscalls.MOUNT_ATTR_RDONLY else 0
@@ -194,23 +203,23 @@ def _make_dev(view: SystemView, policy: SandboxPolicy) -> None:
 
 def _make_sys(view: SystemView, policy: SandboxPolicy) -> None:
     for path in outermost([*view.sys, *(view.gpu_sys if policy.gpu else ())]):
-        with suppress(OSError):  # topology is a help to libraries, not a need
+        with suppress(OSError):  # optional: libraries only read the topology
             _bind(path, read_only=True)
 
 
 def _make_proc(findings: Findings) -> None:
-    """A /proc of this pid namespace, or where the kernel refuses one (a masked container) an empty folder."""
+    """Mount a /proc of this pid namespace and mask it; else show the machine's /proc."""
     os.makedirs("/new/proc", exist_ok=True)
     try:
         syscalls.mount("proc", "/new/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
     except OSError as error:
-        findings.lack("private_proc", f"{error}; the machine's own /proc is shown instead")
+        findings.lack("private_proc", f"{error}; the sandbox shows the machine's /proc instead")
         syscalls.mount("/old/proc", "/new/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
     else:
         findings.have("private_proc")
     for name in _MASKED_FILES:
         if os.path.exists(f"/new/proc/{name}"):
-            with suppress(OSError):  # what can't be masked is guarded by the ids and capabilities dropped later
+            with suppress(OSError):  # the ids and dropped capabilities protect the rest
                 syscalls.mount("/old/dev/null", f"/new/proc/{name}", None, syscalls.MS_BIND)
     for name in _MASKED_FOLDERS:
         if os.path.isdir(f"/new/proc/{name}"):
@@ -221,7 +230,7 @@ def _make_proc(findings: Findings) -> None:
 
 
 def _cover(target: str) -> None:
-    """Hide what lies at `target`, leaving a folder in which mount points can be made."""
+    """Hide the contents of `target` behind an empty folder that can hold mount points."""
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
     syscalls.mount("tmpfs", target, "tmpfs", flags, "mode=755,size=1m,nr_inodes=4k")
 
@@ -240,11 +249,11 @@ def _blank(path: str) -> None:
 
 
 def _alias(name: str, real: str) -> None:
-    """Make `name` lead to `real` where it is not there already."""
+    """Make the link `name` to `real` unless `name` exists."""
     link = f"/new{name}"
     if name == real or os.path.lexists(link):
         return
-    with suppress(OSError):  # its parent is a read-only bind: then the old machine's own link is there or nothing
+    with suppress(OSError):  # its parent is bound read-only and has the machine's own link, or none
         os.makedirs(os.path.dirname(link), exist_ok=True)
         os.symlink(real, link)
 

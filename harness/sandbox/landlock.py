@@ -1,7 +1,7 @@
-"""Landlock: a second fence around files, TCP and signals that holds even where a mount was missed.
+"""Landlock: a second restriction of files, TCP and signals behind the mounts.
 
-Imports the system calls. Run in the process that is to be confined; can't be taken off. Rights and structures are
-those of the kernel's uapi header `linux/landlock.h`, up to ABI 6.
+It also holds if a mount was missed. Runs in the process to confine; it cannot be removed. Rights and structures follow
+the kernel's uapi header `linux/landlock.h`, up to ABI 6.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 
 def abi() -> int:
-    """The kernel's Landlock version. Raises `OSError` where there is none."""
+    """Return the kernel's Landlock version; raise `OSError` if there is none."""
     return syscalls.syscall(_SYS_CREATE_RULESET, "landlock", None, 0, _CREATE_RULESET_VERSION)
 
 
@@ -51,11 +51,23 @@ def restrict(
     listed: Iterable[str],
     network: bool = False,
 ) -> int:
-    """Allow reading and executing below `readable`, everything but new device nodes below `writable`, use of
-    `devices` and looking into the folders below `listed`; refuse every other file, all TCP, and signals and
-    abstract sockets to the outside (with `network`, TCP and abstract sockets stay).
+    """Restrict this process to the given files.
 
-    Paths that do not exist are passed over. Returns the ABI in force. `no_new_privs` must be set. Raises `OSError`.
+    All other files, all TCP, and signals and abstract sockets to the outside are refused. Missing paths are ignored.
+    `no_new_privs` must be set.
+
+    Args:
+        readable: Paths to read and execute below.
+        writable: Paths with all rights except making device nodes.
+        devices: Device nodes to read, write and control.
+        listed: Folders whose entries may be listed.
+        network: Allow TCP and abstract sockets.
+
+    Returns:
+        The Landlock ABI in force.
+
+    Raises:
+        OSError: The kernel has no Landlock or refuses the rules.
     """
     version = abi()
     every = (1 << 13) - 1

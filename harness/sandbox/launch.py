@@ -1,13 +1,8 @@
-"""Forks one child into a sandbox, and hands the zygote the strings to it.
+"""Fork one child into a sandbox and return its handles to the zygote.
 
-Imports the rest of this package. Trusted code. `launch` is called in a zygote and returns twice: in the zygote with
-a `Launched`, and in the confined grandchild with a `Confined`, once every wall stands. The process between them is
-the supervisor and never returns.
-
-Decision: own namespaces by system call, not bubblewrap, even where that is installed. bwrap starts its program by
-exec, which throws away the imported torch (3 to 5 s) that forking from a zygote exists for. The walls are the same
-(user, mount, pid, ipc, network and uts namespaces, a private root, no_new_privs, a seccomp filter), and as root this
-adds another user id, which bwrap does not.
+Trusted code. `launch` returns twice: in the zygote with a `Launched`, and in the confined grandchild with a `Confined`
+after all restrictions are active. The process between them is the supervisor and never returns. Forking keeps the
+imported torch, which bubblewrap's exec would discard (3 to 5 s). See guides/design/sandbox.md.
 """
 
 from __future__ import annotations
@@ -26,7 +21,10 @@ from harness.sandbox.supervisor import AccountPage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """In the zygote: a supervisor under way. `ready` yields one JSON object; closing `alive` ends the child."""
+    """Handles of a starting supervisor, in the zygote.
+
+    `ready` yields one JSON object; closing `alive` ends the child.
+    """
 
     pid: int
     ready: int
@@ -49,11 +47,28 @@ def launch(
     cgroup_lack: str,
     forget: Callable[[], None],
 ) -> Launched | Confined:
-    """Fork a child; see the module's docstring for who returns.
+    """Fork a child.
 
-    `scratch` is a folder made for a child that gets no mount namespace, `scratch_reason` why; None asks for the
-    private root. `forget` closes, in the fork, what belongs to the zygote alone. The caller keeps its descriptors.
-    Raises `OSError` where no process or namespace can be made.
+    The caller keeps its descriptors.
+
+    Args:
+        target: Function that the child runs.
+        policy: Isolation and limits.
+        ground: Facts about the machine.
+        channel: Descriptor of the child's channel.
+        fds: Further descriptors for the child.
+        log_file: Descriptor of the child's log.
+        scratch: Folder for a child without a mount namespace; None asks for the private root.
+        scratch_reason: Reason for the missing mount namespace.
+        cgroup: The child's cgroup.
+        cgroup_lack: Reason for a missing cgroup.
+        forget: Closes the zygote's own descriptors, in the fork.
+
+    Returns:
+        `Launched` in the zygote, `Confined` in the confined process.
+
+    Raises:
+        OSError: The process or its namespace cannot be created.
     """
     page = AccountPage()
     ready, ready_child = os.pipe()
@@ -104,6 +119,6 @@ def launch(
 
 
 def _restore(ground: Ground) -> None:
-    """Make the zygote's next forks land in its own pid namespace again."""
+    """Return the zygote's future forks to its own pid namespace."""
     if ground.pid_namespace is not None:
         syscalls.setns(ground.pid_namespace, syscalls.CLONE_NEWPID)

@@ -1,14 +1,8 @@
-"""Limits on a child's processes, files, time and host memory, and the watch over what no rlimit can count.
+"""Limit a child's processes, files, time and host memory.
 
-Imports the policy. Rlimits are set in the child; the watch runs in its supervisor, outside its reach.
-
-Decision: RLIMIT_AS can't bound memory where CUDA runs (the driver reserves terabytes of addresses), RLIMIT_RSS does
-nothing, and a memory cgroup is often not ours to make. So the supervisor adds up what the kernel reports as resident
-(private and shared-memory pages of every process, and the pages of the private file systems) and what it takes for
-itself on their behalf (page tables, entries of these file systems, as much as sockets can hold), often enough that
-`FILL_RATE_BYTES_PER_S` can't run far past the limit between two looks. Where a cgroup can be had it is used as well.
-Neither sees what a driver allocates in the kernel on a process's behalf (page-locked memory of CUDA); there the
-machine's own out-of-memory killer is the last resort, told by `oom_score_adj` to take the child first.
+Rlimits are set in the child; the watches run in its supervisor, out of its reach. The supervisor adds up the resident
+memory of all processes and the kernel's memory on their behalf, because no rlimit bounds it on a GPU. See
+guides/design/sandbox.md.
 """
 
 from __future__ import annotations
@@ -23,30 +17,32 @@ from contextlib import suppress
 from harness.sandbox.policy import SandboxPolicy
 
 FILL_RATE_BYTES_PER_S = 16 * 1024**3
-"""How fast a child is assumed to touch fresh memory at most: page faults cost a core about 0.3 s a GiB."""
+"""Assumed highest rate of touching fresh memory; page faults take about 0.3 s of a core for each GiB."""
 
 _SHORTEST_S = 0.01
 _LONGEST_S = 0.25
 _INODE_BYTES = 1024
-"""What the kernel takes for an empty file of a memory-backed file system: some 0.7 KiB for the inode, and its name."""
+"""Kernel memory of an empty file in a tmpfs: about 0.7 KiB for the inode, plus its name."""
 
 _FREE_SOCKETS = 64
-"""Sockets that count for nothing, more than honest code has; each further one counts as if its buffers were full."""
+"""Sockets that do not count as memory, more than honest code opens. Each further one counts with full buffers."""
 
 _SOCKET_BYTES = 8 * 1024**2
-"""What a socket can hold where the kernel does not say."""
+"""Memory of a socket's buffers if the kernel does not report it."""
 
 _DISK_PERIOD_S = 1.0
 _HIDING = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG})
-"""What only a child meets us with that hides what it wrote: folders closed to its own user, or in one another so deep
-that no path leads there."""
+"""Errors caused only by a child that hides its files: folders closed to its own user, or nested too deep for a path."""
 
 _DISK_ENTRIES = 100_000
-"""A writable folder with more entries than this counts as over its limit: it can't be added up in time."""
+"""A writable folder with more entries counts as over its limit, because adding them up takes too long."""
 
 
 def set_rlimits(policy: SandboxPolicy) -> None:
-    """Set this process's limits, soft and hard; a limit already lower stays. Raises `OSError`, `ValueError`."""
+    """Set this process's soft and hard limits; a lower existing limit stays.
+
+    Raises `OSError` or `ValueError`.
+    """
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NPROC: policy.max_processes,
@@ -65,17 +61,17 @@ def set_rlimits(policy: SandboxPolicy) -> None:
 
 
 class MemoryWatch:
-    """Adds up the host memory of the processes it is told of, and says when to look again."""
+    """Adds up the host memory of processes and schedules the next look."""
 
     def __init__(self, limit_bytes: int, scratch: Iterable[str], *, own_network: bool = False) -> None:
-        """`own_network` says that all sockets of this process's network are theirs, so that they count."""
+        """Set the limit; `own_network` counts all sockets of this process's network."""
         self._limit_bytes = limit_bytes
         self._scratch = tuple(scratch)
         self._own_network = own_network
         self.peak_bytes = 0
 
     def over(self, pids: Iterable[int]) -> bool:
-        """Look once. Whether the processes together are over the limit."""
+        """Measure once; return whether the processes together exceed the limit."""
         used = sum(resident_bytes(pid) for pid in pids)
         for folder in self._scratch:
             with suppress(OSError):
@@ -89,7 +85,7 @@ class MemoryWatch:
         return used > self._limit_bytes
 
     def pause_s(self) -> float:
-        """How long the next look may wait: half the time that filling the rest would take."""
+        """Return the time until the next look: half the time needed to fill the rest."""
         left = max(0, self._limit_bytes - self._used)
         return min(_LONGEST_S, max(_SHORTEST_S, left / FILL_RATE_BYTES_PER_S / 2))
 
@@ -97,7 +93,7 @@ class MemoryWatch:
 
 
 class DiskWatch:
-    """Adds up what lies in the writable folders, once in a while."""
+    """Adds up the contents of the writable folders once a second."""
 
     def __init__(self, limit_bytes: int, folders: Iterable[str]) -> None:
         self._limit_bytes = limit_bytes
@@ -105,7 +101,7 @@ class DiskWatch:
         self._due_s = 0.0
 
     def over(self, now_s: float) -> bool:
-        """Whether the folders hold more than they may; looks only when the last look is long enough ago."""
+        """Return whether the folders exceed the limit; looks at most once a second."""
         if not self._folders or now_s < self._due_s:
             return False
         self._due_s = now_s + _DISK_PERIOD_S
@@ -113,10 +109,10 @@ class DiskWatch:
 
 
 def folder_bytes(folders: Iterable[str], enough: int) -> int:
-    """Bytes that the files below `folders` occupy; links are not followed.
+    """Return the disk usage in bytes below `folders`; links are not followed.
 
-    Stops adding up beyond `enough`, and says more than that for what can't be added up. A deleted file that is still
-    open escapes it, until its holder ends.
+    Stops beyond `enough`, and returns more than `enough` for contents that cannot be counted. A deleted file that is
+    still open is missed until its process ends.
     """
     total, entries = 0, 0
     waiting = list(folders)
@@ -134,13 +130,14 @@ def folder_bytes(folders: Iterable[str], enough: int) -> int:
         except OSError as error:
             if error.errno in _HIDING:
                 return max(total, enough + 1)
-            continue  # it vanished
+            continue  # it was deleted meanwhile
     return total
 
 
 def resident_bytes(pid: int) -> int:
-    """Private and shared-memory pages of a process, and its page tables; 0 where it is gone. File pages are the page
-    cache's.
+    """Return private and shared-memory pages plus page tables of a process, in bytes.
+
+    0 if it is gone. File pages belong to the page cache.
     """
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
@@ -151,7 +148,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def sockets() -> int:
-    """How many sockets there are in this process's network; 0 where /proc does not tell."""
+    """Return the number of sockets in this process's network; 0 if unknown."""
     with suppress(OSError, ValueError, IndexError), open("/proc/self/net/sockstat", "rb") as file:
         return int(file.readline().split()[2])
     return 0
@@ -159,7 +156,10 @@ def sockets() -> int:
 
 @functools.cache
 def socket_bytes() -> int:
-    """The most that a socket's sender may have on its way: the kernel grants twice the limit, for its own overhead."""
+    """Return the most bytes in a socket's send buffer.
+
+    The kernel grants twice the limit, for its own overhead.
+    """
     with suppress(OSError, ValueError), open("/proc/sys/net/core/wmem_max", "rb") as file:
         return 2 * int(file.read())
     return _SOCKET_BYTES
@@ -174,32 +174,32 @@ def _field_kib(text: bytes, name: bytes) -> int:
 
 
 def all_pids() -> list[int]:
-    """Every process in the pid namespace whose /proc this is."""
+    """List all processes of the pid namespace behind this /proc."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def children_of(parent: int) -> list[int]:
-    """The processes that `parent`'s threads have started or inherited, as /proc numbers them."""
+    """List the direct children of all threads of `parent`, including adopted ones."""
     found: list[int] = []
     threads: list[str] = []
     with suppress(OSError):
         threads = os.listdir(f"/proc/{parent}/task")
-    for thread in threads:  # one that has ended meanwhile hides nothing of the others'
+    for thread in threads:  # a thread that has ended does not hide the others' children
         with suppress(OSError), open(f"/proc/{parent}/task/{thread}/children", encoding="utf-8") as file:
             found += [int(pid) for pid in file.read().split()]
     return found
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root`, the nearest first; for where there is no pid namespace to list."""
+    """List all processes below `root`, nearest first."""
     found = children_of(root)
-    for pid in found:  # grows while it is walked
+    for pid in found:  # the list grows during the loop
         found += children_of(pid)
     return found
 
 
 def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed for want of memory since boot (0 where it does not count them)."""
+    """Return the kernel's number of out-of-memory kills since boot (0 if unknown)."""
     with suppress(OSError), open("/proc/vmstat", encoding="utf-8") as file:
         for line in file:
             if line.startswith("oom_kill "):

@@ -1,11 +1,8 @@
-"""Which parts of this machine's file system a sandbox shows: the system, Python, torch, the toolchain, the driver.
+"""Select the parts of the file system that a sandbox shows.
 
-Imports nothing of the harness but the policy. Trusted code; reads the file system, changes nothing. Computed once in
-a zygote, after its imports, since what they mapped tells where the libraries live.
-
-Decision: an allow-list. A sandbox that hides what is known to be secret shows everything else: other projects,
-credentials of tools nobody thought of, other submissions. So only what running Python and compiling CUDA needs is
-bound, and of a checkout only the `harness` package (pinned by `test_the_checkout_is_not_there`).
+Trusted code; reads only. Computed once in a zygote after its imports, because the mapped files show the libraries'
+folders. This is an allow-list: system, Python, torch, toolchain, driver, and only the `harness` package of a checkout
+(pinned by `test_the_checkout_is_not_there`). See guides/design/sandbox.md.
 """
 
 from __future__ import annotations
@@ -25,14 +22,14 @@ import harness
 from harness.sandbox.policy import SandboxPolicy
 
 HOME = "/home/sandbox"
-"""Home and working directory inside."""
+"""Home and working directory inside the sandbox."""
 
 _SYSTEM = ("/usr", "/nix/store", "/run/opengl-driver", "/run/current-system/sw", "/opt/nvidia")
 _TOP_LEVEL = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "alternatives", "localtime", "OpenCL")
 _COMPILERS = ("cc", "c++", "gcc", "g++", "clang++", "ld", "as", "nvcc")
 _NAMED_COMPILERS = ("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN")
-"""Variables that may name a compiler outside the search path."""
+"""Variables that may name a compiler outside of the search path."""
 _TOOLS = ("ninja", "cmake", "make", "sh")
 _HOST_DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps", "dxg")
@@ -43,10 +40,10 @@ _SYS_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemView:
-    """What every sandbox on this machine shows: real paths bound read-only, and other names they go by.
+    """Paths that every sandbox on this machine shows, read-only, and links to them.
 
-    `private` folders (the home, the checkout) are covered where they lie inside a readable one; what is readable
-    inside them is shown all the same.
+    `private` folders (home, checkout) are covered if they are inside a readable one. Readable paths inside them stay
+    visible.
     """
 
     readable: tuple[str, ...]
@@ -60,7 +57,7 @@ class SystemView:
 
 
 def discover() -> SystemView:
-    """Look at this process and machine. Called in the zygote, when everything to be preloaded is loaded."""
+    """Examine this process and machine; called in the zygote after the preload."""
     readable: list[str] = []
     aliases: list[tuple[str, str]] = []
     for name in _TOP_LEVEL:
@@ -87,12 +84,12 @@ def discover() -> SystemView:
 
 
 def package_folder() -> str:
-    """The folder of the `harness` package."""
+    """Return the folder of the `harness` package."""
     return str(Path(harness.__file__).resolve().parent)
 
 
 def outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """`paths` without those that lie below another one, sorted."""
+    """Return the sorted `paths` without those below another one."""
     kept: list[str] = []
     for path in sorted(set(paths)):
         if not kept or not is_below(path, kept[-1]):
@@ -101,24 +98,27 @@ def outermost(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies below it; both absolute and normalised."""
+    """Return whether `path` is `folder` or below it; both absolute and normalised."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def unreadable_for_others(view: SystemView) -> str | None:
-    """The first bound folder that another user could not enter, or None: such a machine can't change the user."""
+    """Return the first shown folder that another user cannot enter, or None.
+
+    Such a folder prevents the change of user.
+    """
     return next((path for path in view.readable if closed_to_others(path)), None)
 
 
 def closed_to_others(path: str) -> bool:
-    """Whether another user could not read the file or enter and list the folder `path`."""
+    """Return whether another user cannot read the file, or enter and list the folder."""
     mode = os.stat(path).st_mode
     needed = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
     return mode & needed != needed
 
 
 def closed_devices(view: SystemView, policy: SandboxPolicy) -> str | None:
-    """The first device node that another user could not open, or None."""
+    """Return the first device node that another user cannot open, or None."""
     for path in gpu_devices(view, policy):
         mode = os.stat(path).st_mode
         if stat.S_ISCHR(mode) and mode & 0o006 != 0o006:
@@ -127,7 +127,7 @@ def closed_devices(view: SystemView, policy: SandboxPolicy) -> str | None:
 
 
 def gpu_devices(view: SystemView, policy: SandboxPolicy) -> tuple[str, ...]:
-    """The nodes of GPUs that a sandbox under `policy` shows."""
+    """Return the GPU device nodes that a sandbox with `policy` shows."""
     if not policy.gpu:
         return ()
     if policy.gpu_minor is None:
@@ -137,7 +137,7 @@ def gpu_devices(view: SystemView, policy: SandboxPolicy) -> tuple[str, ...]:
 
 
 def _wanted() -> list[str]:
-    """Everything to show beside the top-level folders, as it is named; may repeat, may not exist."""
+    """List all paths to show besides the top-level folders; may repeat or not exist."""
     wanted = [*_SYSTEM, sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, package_folder()]
     wanted += [path for entry in sys.path if os.path.isabs(entry) for path in importable(entry)]
     wanted += [value for name in ("CUDA_HOME", "CUDA_PATH") if (value := os.environ.get(name))]
@@ -153,11 +153,10 @@ def _wanted() -> list[str]:
 
 
 def importable(entry: str) -> list[str]:
-    """What to show of a folder of the search path.
+    """List the parts of a search path's folder to show.
 
-    An installation is shown whole. `PYTHONPATH` may name a project too, with results, problems and other submissions in
-    it: of that the packages and modules that lie in it directly, and of the checkout and the home nothing more than
-    what else is wanted of them.
+    An installation is shown whole. `PYTHONPATH` may also name a project with results, problems and submissions. Of a
+    project, only the packages and modules directly in it are shown; of the checkout and the home, nothing.
     """
     real = os.path.realpath(entry)
     if not os.path.isdir(real) or _is_installation(real):
@@ -166,10 +165,10 @@ def importable(entry: str) -> list[str]:
         return []
     try:
         with os.scandir(real) as found:
-            # What the sandbox's user could not read anyway would keep this machine from changing the user.
+            # An unreadable path would prevent the change of user, and the sandbox's user could not use it.
             modules = [each for each in found if _is_module(each) and not closed_to_others(each.path)]
             return [os.path.join(entry, each.name) for each in modules]
-    except OSError:  # nobody can import from it then
+    except OSError:  # no process can import from it
         return []
 
 
@@ -183,7 +182,7 @@ def _is_installation(folder: str) -> bool:
 
 
 def _is_module(found: os.DirEntry[str]) -> bool:
-    if not found.name.split(".")[0].isidentifier():  # as problems and solutions are named, which nothing can import
+    if not found.name.split(".")[0].isidentifier():  # names of problems and solutions; not importable
         return False
     if found.is_dir():
         return os.path.isfile(os.path.join(found.path, "__init__.py"))
@@ -191,14 +190,14 @@ def _is_module(found: os.DirEntry[str]) -> bool:
 
 
 def _private() -> tuple[str, ...]:
-    """The user's home and, where the package runs from one, the checkout."""
+    """Return the user's home and the checkout, if the package runs from one."""
     project = os.path.dirname(package_folder())
     installed = os.path.basename(project) in ("site-packages", "dist-packages")
     return (os.path.realpath(os.path.expanduser("~")), *(() if installed else (project,)))
 
 
 def _prefix_of(tool: str) -> str:
-    """The installation a tool belongs to: the parent of its `bin`, else its own folder."""
+    """Return a tool's installation: the parent of its `bin`, else its folder."""
     folder = os.path.dirname(tool)
     return os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder
 
@@ -210,9 +209,9 @@ def _mapped_libraries() -> set[str]:
 
 
 def _too_broad(path: str) -> bool:
-    """Whether showing `path` whole would show a home, a checkout, or the machine.
+    """Return whether showing `path` would show a home, a checkout or the machine.
 
-    This drops the entry of `sys.path` that leads to a package that is not installed.
+    This drops the entry of `sys.path` that leads to an uninstalled package.
     """
     local = os.path.realpath(os.path.expanduser("~/.local"))
     private = ["/tmp", "/var", "/home", "/etc", "/opt", "/dev", "/proc", "/sys", local, *_private()]

@@ -1,11 +1,10 @@
-"""Runs a command among processes and in a network of its own: a working loopback, no other process, nothing else.
+"""Run a command in its own pid namespace and network with a loopback only.
 
-Imports the system calls and `tool`. Trusted code: `python -m harness.sandbox.pid_namespace COMMAND...`. For tools that
-watch processes from outside (compute-sanitizer): they find them by process id and talk to them over sockets, so tool,
-zygote and children must share both namespaces, and none of them may see or reach the machine's. Where the words of
-COMMAND hold `HOST_PID`, the id of the calling process outside takes its place.
+Trusted code: `python -m harness.sandbox.pid_namespace COMMAND...`. Tools such as compute-sanitizer find processes by id
+and talk to them over sockets. So tool, zygote and children share both namespaces, and none of them can reach the
+machine's. `HOST_PID` in COMMAND is replaced by the id of the calling process outside.
 
-The calling process waits; its end, or its parent's, is the end of everything inside.
+The calling process waits; its end, or its parent's, ends all processes inside.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ _CAP_SYS_ADMIN = 21
 
 
 def enter() -> None:
-    """Move this process, of one thread, into a new network with its loopback switched on, and its future children into
-    new process ids; mounts are its own from here on. Raises `OSError`.
+    """Enter a new network with an active loopback and a new mount namespace.
+
+    Future children get a new pid namespace. The process must have one thread. Raises `OSError`.
     """
     if not syscalls.has_capability(_CAP_SYS_ADMIN):
         syscalls.enter_user_namespace(os.geteuid(), os.getegid())
@@ -49,9 +49,9 @@ def main(command: list[str]) -> NoReturn:
     syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
     own = os.fork()
     if own == 0:
-        os.umask(0)  # the tool makes a pipe for each process it learns of, and children run as another user
+        os.umask(0)  # the tool makes a pipe for each process, and children have another user
         os.execvp(command[0], command)
-    while True:  # the first process inherits what loses its parent
+    while True:  # the first process adopts orphans
         ended, status = os.wait()
         if ended == own:
             os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

@@ -1,6 +1,6 @@
-"""What a sandbox is asked to be, what it turned out to be, and how the process in it ended.
+"""Policy of a sandbox, report of its isolation, and report of a child's end.
 
-Imports nothing of the harness. Pure values; trusted side makes the policies and reads the reports.
+Values only. The trusted side makes policies and reads reports.
 """
 
 from __future__ import annotations
@@ -15,33 +15,51 @@ from harness.core.choices import SandboxMode
 Strength = Literal["full", "partial", "none"]
 
 Cause = Literal["exited", "signalled", "killed", "memory_limit", "machine_memory", "disk_limit", "lost"]
-"""`exited` and `signalled`: by itself; `killed`: the owner asked; `memory_limit`, `disk_limit`: over its allowance;
-`lost`: nobody can say, because its zygote or its supervisor died."""
+"""Why a child ended.
+
+* `exited`, `signalled`: by itself.
+* `killed`: the owner ended it.
+* `memory_limit`, `disk_limit`: it exceeded its limit.
+* `machine_memory`: the kernel killed it, or seems to have, because the machine was out of memory.
+* `lost`: unknown, because its zygote or its supervisor died.
+"""
 
 GIB = 1024**3
 MIB = 1024**2
 
 OPTIONAL_MECHANISMS = frozenset({"memory_cgroup", "cgroup_namespace", "landlock"})
-"""Mechanisms whose absence leaves the sandbox at full strength: the cgroup has the memory watchdog as its stand-in,
-and Landlock is a second layer behind the mount namespace. Everything else that is missing makes it partial."""
+"""Mechanisms that full strength does not need. The memory watchdog replaces the cgroup, and Landlock is a second layer
+behind the mount namespace. Any other missing mechanism makes the sandbox partial.
+"""
 
 
 class SandboxUnavailable(Exception):
-    """The sandbox can't be had at the strength asked for. The message says what is missing and what to do."""
+    """This machine cannot build the requested sandbox; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPolicy:
-    """Walls and limits for one child.
+    """Isolation and limits of one child.
 
-    `writable` folders keep what the child leaves in them (and, where the owner is root, belong to the child's user
-    from then on); `readable` paths are shown beside the system's own; `hidden` paths are blanked even below a
-    readable one. `env` is added to the scrubbed environment. Limits: `max_processes` counts threads too (the kernel
-    does); `max_file_bytes` bounds one file; `max_disk_bytes` all that lies in `writable`; `max_scratch_bytes` each
-    of the private `/tmp`, home and `/dev/shm`, whose use counts as memory; `max_cpu_s` is a backstop per process.
-    `gpu_minor` is the number of the one GPU (/dev/nvidia<number>) whose node is shown where `gpu` is true; None: all.
-    `under_tool` leaves the child in its zygote's network, with the variables that the tool around the zygote set; only
-    for a zygote that is enclosed.
+    Attributes:
+        mode: `auto`, `strict` or `off` (`SandboxMode`).
+        gpu: Whether GPU device nodes are visible.
+        gpu_minor: Number of the only visible GPU node (/dev/nvidia<number>); None shows all.
+        writable: Folders that keep the child's files. If the owner is root, they belong to the child's user from then
+            on.
+        readable: Paths to show besides the system's.
+        hidden: Paths to blank, even below a readable one.
+        max_processes: Processes and threads.
+        max_file_bytes: Size of one file.
+        max_memory_bytes: Host memory of all processes together.
+        max_log_bytes: Size of the log.
+        env: Variables to add to the allowed environment.
+        max_disk_bytes: Total size of the `writable` folders.
+        max_scratch_bytes: Size of each of the private `/tmp`, home and `/dev/shm`; their use also counts as memory.
+        max_open_files: Open descriptors of one process.
+        max_cpu_s: Processor seconds of one process, a last resort.
+        under_tool: Keep the child in its zygote's network, with the variables of the tool around the zygote. Only for
+            an enclosed zygote.
     """
 
     mode: SandboxMode = "auto"
@@ -63,11 +81,11 @@ class SandboxPolicy:
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(SandboxMode):
-            raise ValueError(f"sandbox mode {self.mode!r}; it is one of {', '.join(get_args(SandboxMode))}")
+            raise ValueError(f"unknown sandbox mode {self.mode!r}; use one of {', '.join(get_args(SandboxMode))}")
         for name in _PATHS:
             for path in getattr(self, name):
                 if not path.is_absolute():
-                    raise ValueError(f"{name} path {path} of a sandbox policy must be absolute")
+                    raise ValueError(f"{name}: the path {path} of a sandbox policy must be absolute")
         for name in _LIMITS:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} of a sandbox policy must be positive, not {getattr(self, name)}")
@@ -80,7 +98,7 @@ class SandboxPolicy:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SandboxPolicy:
-        """The inverse of `to_json`; both ends are the harness's own. Raises `KeyError`, `ValueError`."""
+        """Invert `to_json`; raise `KeyError` or `ValueError` for a wrong value."""
         fields: dict[str, Any] = {name: tuple(Path(path) for path in value[name]) for name in _PATHS}
         fields |= {name: int(value[name]) for name in _LIMITS}
         fields |= {name: bool(value[name]) for name in ("gpu", "under_tool")}
@@ -103,7 +121,13 @@ _LIMITS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxReport:
-    """What was in force (`mechanisms`) and what was not, with the reason (`missing`)."""
+    """Isolation of a child.
+
+    Attributes:
+        strength: `full`, `partial` or `none`.
+        mechanisms: Active mechanisms.
+        missing: Reason for each missing mechanism.
+    """
 
     strength: Strength
     mechanisms: tuple[str, ...] = ()
@@ -125,20 +149,23 @@ class SandboxReport:
         )
 
     def weakness(self) -> str:
-        """One line on what keeps this sandbox below full strength; empty where nothing does."""
+        """Return one line about the mechanisms missing for full strength, else ""."""
         essential = {name: why for name, why in self.missing.items() if name not in OPTIONAL_MECHANISMS}
         return "; ".join(f"{name}: {why}" for name, why in essential.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitReport:
-    """How a child ended. `exit_code` exists where it exited, `signal` where a signal ended it.
+    """How a child ended.
 
-    `cause`: `memory_limit` where it took more than it may; `machine_memory` where the kernel ended it, or seems to
-    have, because the whole machine ran out; `killed` where the harness did; `lost` where its zygote died.
-
-    `wall_s` runs from the fork to the end of everything it had started; `peak_memory_bytes` is the largest host
-    memory seen (of all its processes together where a cgroup or the watchdog saw more than the largest one).
+    Attributes:
+        exit_code: Exit code, if it exited.
+        signal: Signal, if one ended it.
+        cause: Why it ended (`Cause`).
+        wall_s: Seconds from the fork to the end of all its processes.
+        peak_memory_bytes: Largest host memory, of all processes together if a cgroup or the watchdog measured more than
+            the largest process.
+        log_truncated: Whether the log exceeded its limit.
     """
 
     exit_code: int | None
@@ -157,7 +184,7 @@ class ExitReport:
 
 
 class Findings:
-    """Collects, while a sandbox is entered, what worked and what did not."""
+    """Collects active and missing mechanisms while a sandbox is entered."""
 
     def __init__(self) -> None:
         self.mechanisms: list[str] = []
@@ -173,10 +200,10 @@ class Findings:
             self.missing[name] = str(reason)
 
     def report(self, *, walled: bool) -> SandboxReport:
-        """The outcome; `walled` is false where the policy's mode is `off`."""
+        """Return the report; `walled` is False for the mode `off`."""
         walls = [name for name in self.mechanisms if name in WALLS]
         if not walled:
-            self.lack("walls", "switched off")
+            self.lack("walls", "switched off by the sandbox mode off")
         if not walled or not walls:
             strength: Strength = "none"
         elif set(self.missing) <= OPTIONAL_MECHANISMS | ({"user_namespace"} & {*_stand_in(self.mechanisms)}):
@@ -187,7 +214,7 @@ class Findings:
 
 
 def _stand_in(mechanisms: list[str]) -> tuple[str, ...]:
-    """What need not be there because something as strong is: root's change of user is worth a user namespace."""
+    """Return mechanisms with a replacement: another user id for a user namespace."""
     return ("user_namespace",) if "other_user" in mechanisms else ()
 
 
@@ -204,4 +231,4 @@ WALLS = frozenset(
         "seccomp",
     }
 )
-"""Mechanisms that separate; limits alone are no sandbox."""
+"""Mechanisms that isolate; a child with limits alone has strength `none`."""

@@ -1,6 +1,6 @@
-"""What a sandbox on this machine would be, found by building one and looking: for `harness doctor`.
+"""Build a trial sandbox and report its isolation, for `harness doctor`.
 
-Imports the policy, the wire and how a zygote is started. Trusted code.
+Trusted code.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ _TIMEOUT_S = 60.0
 
 
 def probe(*, gpu: bool = False) -> SandboxReport:
-    """Build a sandbox around nothing and report what was in force; with `gpu`, one that shows the GPU's nodes.
+    """Build an empty sandbox and report its isolation. Takes about 0.1 s.
 
-    Takes about a tenth of a second. Never raises: a machine where not even that works has a sandbox of strength
-    `none`, and `missing["zygote"]` says why.
+    Args:
+        gpu: Whether the sandbox shows the GPU's device nodes.
+
+    Returns:
+        The report. If no sandbox can be built, its strength is `none` and `missing["zygote"]` has the reason.
     """
     ours, theirs = pair()
     channel = Channel(ours)
@@ -30,7 +33,7 @@ def probe(*, gpu: bool = False) -> SandboxReport:
         theirs.close()
         report = _converse(channel, SandboxPolicy(gpu=gpu))
     except (WireError, OSError, KeyError) as error:
-        report = SandboxReport(strength="none", missing={"zygote": f"it could not be started: {error}"})
+        report = SandboxReport(strength="none", missing={"zygote": f"could not be started: {error}"})
     finally:
         theirs.close()
         channel.close()
@@ -40,7 +43,7 @@ def probe(*, gpu: bool = False) -> SandboxReport:
 
 
 def nothing(channel: Channel, fds: tuple[int, ...]) -> None:
-    """The target of the probe."""
+    """Run nothing: the target of the probe."""
 
 
 def _converse(channel: Channel, policy: SandboxPolicy) -> SandboxReport:

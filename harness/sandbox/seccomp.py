@@ -1,13 +1,9 @@
-"""The system-call filter of a sandboxed process, as classic BPF.
+"""System-call filter of a sandboxed process, as classic BPF.
 
-Imports the system calls. The filter is built by pure functions and installed in the process that is to be confined;
-it passes to everything that process starts and can't be taken off.
-
-Decision: a deny-list, the way container engines began, not an allow-list. CUDA's driver, nvcc, ninja and torch use a
-wide and changing set of calls; a filter that breaks them with the next driver would be switched off. What is denied
-is what reaches other processes, namespaces, mounts, keys, the network, kernel modules, or large and often-broken
-kernel interfaces; namespaces and dropped capabilities stand behind it. Denied calls return an error, so that
-libraries that only try (io_uring, memfd) fall back. Calls that may name pid 1, the supervisor, are checked by argument.
+Trusted code, installed in the process to confine; all its descendants inherit the filter, and none can remove it. The
+filter is a deny-list, because CUDA, nvcc, ninja and torch use many changing calls. Denied calls return an error, so
+libraries with a fallback continue. Calls that may name pid 1, the supervisor, are checked by argument. See
+guides/design/sandbox.md.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
-"""Without it, kernels before 5.16 slow a filtered process down (speculation control), and its timings with it."""
+"""Without this flag, kernels before 5.16 slow filtered processes down (speculation control), and their timings too."""
 _SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 _NAMESPACE_FLAGS = (
@@ -49,7 +45,7 @@ _NAMESPACE_FLAGS = (
     | syscalls.CLONE_NEWNET
 )
 
-# name: (x86_64, aarch64); None where an architecture lacks the call.
+# name: (x86_64, aarch64); None if an architecture lacks the call.
 DENIED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -112,7 +108,9 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "msgget": (68, 186),
     "semget": (64, 190),
 }
-"""System V and POSIX queues are denied because the memory watchdog can't see what they hold."""
+"""Calls that return EPERM. System V and POSIX queues are among them, because the memory watchdog cannot see their
+contents.
+"""
 
 ABSENT: dict[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
@@ -123,8 +121,9 @@ ABSENT: dict[str, tuple[int | None, int | None]] = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
 }
-"""Answered as if this kernel did not have them: callers fall back. clone3 because its flags lie in memory where a
-filter can't look (glibc then uses clone); memfd because its pages belong to no process, so no watchdog counts them."""
+"""Calls that return ENOSYS, so callers use a fallback. The flags of clone3 are in memory, invisible to a filter; glibc
+then uses clone. The pages of a memfd belong to no process, so no watchdog counts them.
+"""
 
 _CLONE = (56, 220)
 _SOCKET = (41, 198)
@@ -134,9 +133,12 @@ _SETPRIORITY = (141, 140)
 _IOPRIO_SET = (251, 30)
 _FCNTL = (72, 25)
 _FCNTL_DENIED = (10, 1024, 1026)
-"""F_SETSIG, F_SETLEASE and F_NOTIFY: another signal than SIGIO for what happens to a descriptor (one that lets a
-stopped process go on, or ends one), and leases, with which the owner of a file keeps everybody else's `open` waiting
-for most of a minute: where the harness runs as an ordinary user, its own files belong to the sandbox's user too."""
+"""F_SETSIG, F_SETLEASE and F_NOTIFY.
+
+F_SETSIG selects another signal than SIGIO for events of a descriptor, also one that resumes or ends a stopped process.
+The owner of a file can use a lease to delay every other `open` for most of a minute. If the harness runs as an ordinary
+user, the sandbox's user also owns the harness's files.
+"""
 _FIRST_ARGUMENT_NOT_INIT = {
     "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119),
@@ -153,9 +155,17 @@ _Instruction = tuple[int, int, int, int]
 
 
 def program(machine: str | None = None, *, network: bool = False) -> bytes:
-    """The filter for `machine` (this one where None) as `struct sock_filter`s; `network` admits IP sockets.
+    """Build the filter.
 
-    Raises `OSError` (ENOSYS) for an architecture whose system-call numbers are not listed here.
+    Args:
+        machine: Architecture; None means this machine's.
+        network: Allow IP sockets.
+
+    Returns:
+        The filter as an array of `struct sock_filter`.
+
+    Raises:
+        OSError: ENOSYS for an architecture without a table of system calls.
     """
     machine = machine or platform.machine()
     column_of = column(machine)
@@ -176,7 +186,7 @@ def program(machine: str | None = None, *, network: bool = False) -> bytes:
     for calls in (_SOCKET, _SOCKETPAIR):
         known = [(_JEQ, len(families) - index, 0, family) for index, family in enumerate(families)]
         code += _on(calls[column_of], 0, [*known, (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)])
-    # Changing limits, priority or processors of the supervisor would blind the memory watchdog: own process only.
+    # Own process only: changing the supervisor's limits, priority or processors would disable the memory watchdog.
     code += _on(_PRLIMIT[column_of], 0, [(_JEQ, 1, 0, 0), (_RET, 0, 0, _ERRNO | errno.EPERM)])
     for calls, process in ((_SETPRIORITY, _PRIO_PROCESS), (_IOPRIO_SET, _IOPRIO_WHO_PROCESS)):
         refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
@@ -191,21 +201,24 @@ def program(machine: str | None = None, *, network: bool = False) -> bytes:
 
 
 def column(machine: str | None = None) -> int:
-    """Which of the two numbers in the tables is `machine`'s (this one's where None). Raises `OSError` (ENOSYS)."""
+    """Return the index of `machine` in the tables; raise `OSError` if unsupported."""
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:
-        raise OSError(errno.ENOSYS, f"no system-call filter is known for {machine}; x86_64 and aarch64 are")
+        raise OSError(errno.ENOSYS, f"there is no system-call filter for {machine}; supported are x86_64 and aarch64")
     return 0 if machine == "x86_64" else 1
 
 
 def _on(call: int, argument: int, body: list[_Instruction]) -> list[_Instruction]:
-    """Run `body` on the low word of `argument` of `call`, then allow; skip it for every other call."""
+    """Apply `body` to the low word of an argument of `call`, then allow the call."""
     inner: list[_Instruction] = [(_LD_ABS, 0, 0, _ARGUMENTS_OFFSET + 8 * argument), *body, (_RET, 0, 0, _ALLOW)]
     return [(_JEQ, 0, len(inner), call), *inner]
 
 
 def install(*, network: bool = False) -> None:
-    """Confine the calling thread, and whatever it starts, for good. `no_new_privs` must be set. Raises `OSError`."""
+    """Confine the calling thread and its descendants for ever.
+
+    `no_new_privs` must be set. Raises `OSError`.
+    """
     filters = program(network=network)
     buffer = ctypes.create_string_buffer(filters, len(filters))
     header = struct.pack("=HxxxxxxQ", len(filters) // 8, ctypes.addressof(buffer))

@@ -1,9 +1,8 @@
-"""The first process of a sandbox: it reaps, keeps the log, watches memory and disk, and ends everything.
+"""Supervisor: reaps processes, keeps the log, watches memory and disk, ends all.
 
-Imports limits, policy and system calls. Trusted code on the inside of the walls: it forks the confined process,
-shares nothing with it but the log pipe, and tells the zygote what happened through one page of memory that the
-confined process no longer has. Inside a pid namespace it is pid 1, so nothing in there can signal it, and its own
-end is the end of all.
+Trusted code inside the sandbox; its first process. It forks the confined process and shares only the log pipe with it.
+It reports to the zygote through one page of memory that the confined process has unmapped. In a pid namespace it is pid
+1: no process inside can signal it, and its end ends all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SWEEP_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What a supervisor wrote down: the last words on a child."""
+    """A supervisor's report about a child."""
 
     peak_bytes: int = 0
     largest_process_bytes: int = 0
@@ -41,7 +40,7 @@ class Account:
 
 
 class AccountPage:
-    """An `Account` in memory shared by a zygote (reads) and one supervisor (writes)."""
+    """An `Account` in shared memory: one supervisor writes, the zygote reads."""
 
     def __init__(self) -> None:
         self._map = mmap.mmap(-1, mmap.PAGESIZE)
@@ -65,12 +64,12 @@ class AccountPage:
         )
 
     def close(self) -> None:
-        """Unmap it in this process: what a confined process does first."""
+        """Unmap the page; the first step of a confined process."""
         self._map.close()
 
 
 class BoundedLog:
-    """Copies a pipe into a file until the file has had enough, and goes on emptying the pipe afterwards."""
+    """Copies a pipe into a file up to a limit, and keeps emptying the pipe afterwards."""
 
     def __init__(self, source: int, target: int, limit_bytes: int) -> None:
         os.set_blocking(source, False)
@@ -82,7 +81,7 @@ class BoundedLog:
         self.written_bytes = 0
 
     def drain(self, chunks: int = 64) -> bool:
-        """Copy what is there, at most `chunks` reads of it. False once the pipe has no writer left."""
+        """Copy up to `chunks` reads; return False if the pipe has no writer left."""
         for _ in range(chunks):
             try:
                 data = os.read(self._source, _CHUNK_BYTES)
@@ -104,7 +103,7 @@ class BoundedLog:
         while kept:
             try:
                 written = os.write(self._target, kept)
-            except OSError:  # a full disk must not stall the child on a full pipe
+            except OSError:  # a full disk must not block the child
                 self.truncated = True
                 return
             self.written_bytes += written
@@ -124,10 +123,19 @@ def supervise(
     list_others: Callable[[], list[int]],
     end_others: Callable[[], None],
 ) -> None:
-    """Watch over `target` until it and everything it started are gone; the last account is on `page` then.
+    """Watch `target` until it and its descendants are gone; the page has the report.
 
-    `zygote_alive` is the reading end of a pipe that only the zygote holds open; `list_others` names the processes
-    of this sandbox and `end_others` sends each of them SIGKILL. `own_network` says that nobody else is in its network.
+    Args:
+        target: Process id of the confined process.
+        policy: Limits.
+        log_pipe: Read end of the child's output.
+        log_file: Descriptor of the log.
+        zygote_alive: Read end of a pipe that only the zygote holds open.
+        page: Receives the report.
+        scratch: Folders in memory.
+        own_network: Whether the network belongs to this sandbox only.
+        list_others: Lists the processes of this sandbox.
+        end_others: Sends SIGKILL to all of them.
     """
     log = BoundedLog(log_pipe, log_file, policy.max_log_bytes)
     memory = limits.MemoryWatch(policy.max_memory_bytes, scratch, own_network=own_network)
@@ -156,7 +164,7 @@ def supervise(
             whole = not log.truncated
             if not log.drain():
                 poll.unregister(log_pipe)
-            if whole and log.truncated:  # told at once: whoever is killed before the next look would hide it
+            if whole and log.truncated:  # at once: a kill before the next look would hide it
                 page.write(_account(log, memory.peak_bytes, largest, over_memory, over_disk, None))
         status, largest = _reap(target, status, largest)
     deadline = time.monotonic() + _SWEEP_S
@@ -173,7 +181,7 @@ def supervise(
 
 
 def _reap(target: int, status: int | None, largest: int) -> tuple[int | None, int]:
-    """Collect every child that has ended; returns the target's wait status once known, and the largest peak."""
+    """Reap all ended children; return the target's wait status and the largest peak."""
     with suppress(ChildProcessError):
         while True:
             pid, ended, usage = os.wait4(-1, os.WNOHANG)
@@ -200,7 +208,7 @@ def _account(
 
 
 def kill_each(pids: list[int]) -> None:
-    """Send SIGKILL to each of `pids`; one that is gone is no matter."""
+    """Send SIGKILL to each of `pids`; missing processes are ignored."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""The Linux system calls that Python does not offer, called through libc by ctypes.
+"""Linux system calls that Python lacks, called through libc by ctypes.
 
-Imports nothing of the harness. Trusted code, run on the way into the sandbox. Every function raises `OSError` with
-the call's name and errno; none keeps state. Numbers and flags are those of the kernel's uapi headers.
+Trusted code. Every function raises `OSError` with the call's name and errno; none keeps state. Numbers and flags come
+from the kernel's uapi headers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LAST_CAPABILITY = 63
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
-# The generic numbers above 424 are shared by all architectures; the older ones are listed for the two supported.
+# All architectures share the numbers above 424; older ones are listed for the two supported architectures.
 _X86 = platform.machine() == "x86_64"
 _SYS_PIVOT_ROOT = 155 if _X86 else 41
 _SYS_CAPSET = 126 if _X86 else 91
@@ -71,7 +71,7 @@ def _path(value: str | None) -> bytes | None:
 
 
 def syscall(number: int, what: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Call `number`; integers travel as 64-bit words, bytes as pointers."""
+    """Make system call `number`; integers pass as 64-bit words, bytes as pointers."""
     words = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     return _check(int(_libc.syscall(ctypes.c_long(number), *words)), what)
 
@@ -81,13 +81,14 @@ def unshare(flags: int) -> None:
 
 
 def enter_user_namespace(user: int, group: int) -> None:
-    """Enter a new user namespace in which the caller's ids are `user` and `group`, and no other id exists.
+    """Enter a new user namespace in which only the ids `user` and `group` exist.
 
-    The caller, of one thread, has every capability over it and, if this raises `OSError`, may be inside unmapped.
+    The caller must have one thread and gets every capability in it. After an `OSError` it may be inside without mapped
+    ids.
     """
     outer_user, outer_group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER)
-    prctl(PR_SET_DUMPABLE, 1)  # else the files belong to root
+    prctl(PR_SET_DUMPABLE, 1)  # else root owns the files
     maps = {"setgroups": "deny", "uid_map": f"{user} {outer_user} 1", "gid_map": f"{group} {outer_group} 1"}
     for name, text in maps.items():
         fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
@@ -133,16 +134,16 @@ def set_host_name(name: str) -> None:
 
 
 def drop_bounding_set() -> None:
-    """Make every capability impossible to gain by exec, as far as this process may (CAP_SETPCAP)."""
+    """Prevent gaining any capability by exec, if permitted (CAP_SETPCAP)."""
     for capability in range(_LAST_CAPABILITY + 1):
         try:
             prctl(PR_CAPBSET_DROP, capability)
-        except OSError:  # beyond the kernel's last one, or not permitted to touch the bounding set
+        except OSError:  # beyond the last capability, or not permitted
             break
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, for good: bounding, ambient, inheritable, permitted and effective sets."""
+    """Drop every capability for ever, from all sets."""
     drop_bounding_set()
     with suppress(OSError):
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
@@ -152,7 +153,7 @@ def drop_capabilities() -> None:
 
 
 def has_capability(number: int) -> bool:
-    """Whether this process's effective set holds capability `number`."""
+    """Return whether this process's effective set has capability `number`."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("CapEff:"):
@@ -161,7 +162,7 @@ def has_capability(number: int) -> bool:
 
 
 def close_descriptors(keep: Iterable[int]) -> None:
-    """Close every descriptor but 0, 1, 2 and `keep`."""
+    """Close every descriptor except 0, 1, 2 and `keep`."""
     first = 3
     for fd in [*sorted({fd for fd in keep if fd >= 3}), None]:
         last = 2**31 - 1 if fd is None else fd - 1
@@ -174,5 +175,5 @@ def close_descriptors(keep: Iterable[int]) -> None:
 
 
 def flush_stdio() -> None:
-    """Write out what C code left in its stdio buffers."""
+    """Flush the stdio buffers of C code."""
     _libc.fflush(None)

@@ -1,8 +1,7 @@
-"""What the tool around an enclosed zygote needs in the children: its pipes, their folder, its variables.
+"""Pipes, folder and variables of the tool around an enclosed zygote.
 
-Imports the policy and the environment rules. Trusted code. Such a tool (compute-sanitizer, ncu) lives in every process
-it watches, as libraries that report each fork over pipes opened beforehand; a child whose pipes were closed, or that
-can't make new ones in the tool's folder, is ended by those libraries at its next fork.
+Trusted code. A tool such as compute-sanitizer or ncu has a library in every process; it reports each fork over pipes.
+If a child's pipes are closed, or it cannot make new ones in the tool's folder, the library ends it at its next fork.
 """
 
 from __future__ import annotations
@@ -17,33 +16,36 @@ from harness.sandbox.environment import scrub
 from harness.sandbox.policy import SandboxPolicy
 
 HOST_PID = "@host-pid@"
-"""Stands for a process id in a command line that `enclosure` runs."""
+"""Placeholder for a process id in a command line of `pid_namespace`."""
 
 _FOLDER = "/NVIDIA-treetracker"
 _KEPT = (_FOLDER, "anon_inode:[eventpoll]")
 _STARTED_WITH = frozenset({"HOME", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS"})
-"""What a zygote is started with beside what `scrub` lets pass."""
+"""Variables of a zygote's start besides those that `scrub` allows."""
 
 
 def descriptors() -> set[int]:
-    """The calling process's descriptors that are the tool's."""
+    """Return the calling process's descriptors that belong to the tool."""
     return {number for number, target in _open().items() if any(mark in target for mark in _KEPT)}
 
 
 def folder() -> Path | None:
-    """Where the tool keeps its pipes; None where no tool is around."""
+    """Return the folder of the tool's pipes; None without a tool."""
     found = {Path(target).parent for target in _open().values() if _FOLDER in target}
     return min(found) if found else None
 
 
 def policy_under(policy: SandboxPolicy) -> SandboxPolicy:
-    """`policy` with the tool's folder writable, if it says that the child stays with the tool."""
+    """Make the tool's folder writable if the policy keeps the child with the tool."""
     place = folder() if policy.under_tool else None
     return policy if place is None else replace(policy, writable=(*policy.writable, place))
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the tool added to a zygote's environment, whatever the names: all else was scrubbed before it started."""
+    """Return the variables that the tool added to a zygote's environment.
+
+    The zygote started with a known set of variables, so every other one comes from the tool.
+    """
     passed = scrub(environment).keys() | _STARTED_WITH
     return {name: value for name, value in environment.items() if name not in passed}
 

@@ -1,12 +1,11 @@
-"""A process with torch imported that forks sandboxed children, and the handle its owner holds.
+"""Zygote: a process with imported modules that forks sandboxed children.
 
-Imports `sandbox` and `wire`. Trusted side: the owner's `Zygote` and `Child`, used from any thread. The process itself
-(`python -m harness.sandbox.zygote`) is trusted too, holds nothing secret, and becomes untrusted in its forks only
-after the last wall stands.
+Trusted side: any thread may use the owner's `Zygote` and `Child`. The process (`python -m harness.sandbox.zygote`) is
+trusted and holds no secret; its forks become untrusted after the last restriction. Guarantees:
 
-What an owner can rely on: a child and everything it starts is gone when `Child.wait` or `Child.kill` has returned a
-report; when the owner dies, by whatever means, so do the zygote and all its children; a zygote that dies is a
-`ZygoteError`, a fault of the harness or the machine, and `restart` makes a new one.
+* After `Child.wait` or `Child.kill` returns a report, the child and all its descendants are gone.
+* If the owner dies for any reason, so do the zygote and all children.
+* A dead zygote raises `ZygoteError`, a fault of the harness or the machine; `restart` makes a new one.
 """
 
 from __future__ import annotations
@@ -32,14 +31,17 @@ __all__ = ["Child", "Zygote", "ZygoteError"]
 
 
 class Zygote:
-    """Starts and owns one zygote process. A context manager; every method may be called from any thread.
+    """Starts and owns one zygote process. A context manager, safe for threads.
 
-    `preload` names modules to import before the first fork; `env` is added to the scrubbed environment of the
-    process and so of its children; `log_path` receives what it says on stderr.
+    With `wrapper` and `enclosed`, children whose policy has `under_tool` keep the tool's variables. They can reach the
+    tool over sockets, and nothing else.
 
-    `wrapper` is a command to run the process under ("compute-sanitizer", ..., its descriptors inherited), and
-    `enclosed` puts both, and all children, among processes and in a network of their own: children whose policy says
-    `under_tool` keep the variables that the tool set and can talk to it over sockets, and to nothing else.
+    Args:
+        preload: Modules to import before the first fork.
+        env: Variables to add to the allowed environment of the process and its children.
+        log_path: File for the stderr of the process.
+        wrapper: Command to run the process under ("compute-sanitizer", ...); it inherits the descriptors.
+        enclosed: Whether wrapper, zygote and children get their own pid namespace and network.
     """
 
     def __init__(
@@ -62,64 +64,86 @@ class Zygote:
         self._life = self._begin()
 
     def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: Sequence[int] = ()) -> Child:
-        """Fork a child that runs `target` ("package.module:function", called with a channel and the descriptors).
+        """Fork a child and wait until its restrictions are active.
 
-        What it prints is appended to `log_path`. Returns once its walls stand. Raises `ValueError` for a target or a
-        policy that can't be, `SandboxUnavailable` where the policy is strict and this machine can't keep it, and
-        `ZygoteError`.
+        Args:
+            target: Function to run ("package.module:function"), called with a channel and the descriptors.
+            policy: Isolation and limits.
+            log_path: File to which the child's output is appended.
+            fds: Descriptors for the child, at most 12.
+
+        Returns:
+            The child's handle.
+
+        Raises:
+            ValueError: The target or the policy is invalid.
+            SandboxUnavailable: The policy is strict, and this machine cannot fulfil it.
+            ZygoteError: The zygote died or did not answer.
+            OSError: The log cannot be opened.
         """
         module, colon, function = target.partition(":")
         if not (module and colon and function.isidentifier()):
-            raise ValueError(f'a target is "package.module:function", not {target!r}')
+            raise ValueError(f'the target {target!r} is not of the form "package.module:function"')
         if len(fds) > MAX_FDS:
-            raise ValueError(f"a child can be given at most {MAX_FDS} descriptors, not {len(fds)}")
+            raise ValueError(f"a child takes at most {MAX_FDS} descriptors, not {len(fds)}")
         for path in (*policy.writable, *policy.readable):
             if not path.exists():
-                raise ValueError(f"the sandbox policy names {path}, which does not exist")
+                raise ValueError(f"the sandbox policy names {path}, but it does not exist")
         with self._lock:
             life = self._life
         return life.spawn(target, policy, log_path, fds)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until the modules are imported. Raises `ZygoteError`."""
+        """Wait until the modules are imported.
+
+        Args:
+            timeout_s: Time limit in seconds.
+
+        Raises:
+            ZygoteError: The zygote died, or the time limit passed.
+        """
         self._life.wait_ready(timeout_s)
 
     @property
     def pid(self) -> int:
-        """The id of the process this owner started (it dies with the zygote, and the zygote with it)."""
+        """Id of the process that this owner started; it and the zygote end together."""
         return self._life.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can still spawn."""
+        """Whether the zygote can still spawn."""
         return self._life.death is None
 
     @property
     def threads(self) -> int | None:
-        """How many threads the process had after its imports; above 1, a fork may copy a locked lock."""
+        """Number of threads after the imports; above 1, a fork may copy a locked lock."""
         return self._life.threads
 
     def announce(self) -> None:
-        """Tell all children to stop, without waiting until they do: `hold` has less to wait for then.
+        """Send the stop signal to all children without waiting; `hold` then waits less.
 
-        No child's owner lets it go on before `release`, and those started meanwhile are held.
+        No child resumes before `release`; children started meanwhile are held too.
         """
         self._life.announce()
 
     def hold(self) -> None:
-        """Stop all children until `release`, those that are started meanwhile too; what can't be stopped is ended.
+        """Stop all current and future children until `release`.
 
-        The zygote itself goes on, and what it runs under: compute-sanitizer follows no fork any more once it has been
-        stopped.
+        Children that cannot be stopped are killed. The zygote and its wrapper continue: compute-sanitizer follows no
+        fork any more after it was stopped.
         """
         self._life.hold()
 
     def release(self) -> None:
-        """Let everything go on after a `hold` or `announce`, less the children that are paused."""
+        """Resume all children after `hold` or `announce`, except paused ones."""
         self._life.release()
 
     def restart(self) -> None:
-        """End this zygote, dead or alive, and its children, and start another with the same arguments."""
+        """End this zygote, dead or alive, with its children, and start a new one.
+
+        Raises:
+            ZygoteError: The new process cannot be started.
+        """
         with self._lock:
             self._life.end()
             self._life = self._begin()
@@ -140,7 +164,7 @@ class Zygote:
 
 
 def _run(confined: Confined) -> int:
-    """Run what this confined process is for; its exit code."""
+    """Run the confined process's target and return its exit code."""
     channel = Channel(socket.socket(fileno=confined.channel))
     module, _, function = confined.target.partition(":")
     try:
@@ -160,13 +184,13 @@ def _main() -> None:
     confined = serve(int(sys.argv[1]), tuple(sys.argv[3:]), place=sys.argv[2])
     if confined is None:
         os._exit(0)
-    # What serve held is out of reach here: the target's callers are this function and nothing else.
+    # Here the objects of `serve` are out of reach of the target: only this function calls it.
     code = _run(confined)
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
         syscalls.flush_stdio()
-    os._exit(code)  # without the interpreter's end, which would run what the zygote's imports registered
+    os._exit(code)  # skips the exit handlers of the zygote's imports
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The owner's hold on one zygote process and its children, from start to end, on a thread of its own.
+"""Owner of one zygote process and its children, on a thread of its own.
 
-Imports the rest of this package and the wire. Trusted side. `harness.sandbox.zygote` is the public face of it.
+Trusted side. `zygote` is its public interface.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from harness.sandbox.child import Child
 from harness.sandbox.policy import ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable
 
 START_TIMEOUT_S = 120.0
-"""How long importing the preloaded modules may take (torch: 3 to 5 s from a cold disk)."""
+"""Time limit in seconds for importing the preloaded modules (torch: 3 to 5 s from a cold disk)."""
 SPAWN_TIMEOUT_S = 60.0
-"""How long one fork and its walls may take on an overloaded machine; it is some ten milliseconds on an idle one."""
+"""Time limit in seconds for starting a child on an overloaded machine; an idle one takes some 10 ms."""
 MAX_FDS = 12
-"""Descriptors for one child; with its channel and log they must fit one message of the wire."""
+"""Most descriptors for one child; with its channel and log they must fit one message."""
 _CLOSE_TIMEOUT_S = 5.0
 
 
 class ZygoteError(Exception):
-    """The zygote could not start, died, or did not answer. Never a fault of a submission."""
+    """The zygote could not start, died or did not answer; never a submission's fault."""
 
 
 _LOST = ExitReport(exit_code=None, signal=None, cause="lost", wall_s=0.0)
@@ -50,10 +50,10 @@ class _Pending:
 
 
 class Life:
-    """One zygote process from its start to its end: what `restart` replaces.
+    """One zygote process from start to end; `restart` replaces it.
 
-    A thread starts the process, and lives as long as it: the kernel ends the process when that *thread* ends, so a
-    zygote made by a short-lived worker thread must not be started by it.
+    A dedicated thread starts the process and lives as long as it. The kernel ends the process with the *thread* that
+    started it, so a short-lived worker thread must not start it.
     """
 
     def __init__(self, start: zygote_process.Start) -> None:
@@ -70,7 +70,7 @@ class Life:
         self._server: int | None = None
         self._held = False
         self.stopping = threading.RLock()
-        """Taken by whoever stops or resumes something of this zygote's."""
+        """Lock for stopping and resuming this zygote's children."""
         self._socket, theirs = pair()
         self._channel = Channel(self._socket)
         started = threading.Event()
@@ -82,7 +82,7 @@ class Life:
 
     def wait_ready(self, timeout_s: float) -> None:
         if not self._ready.wait(timeout_s):
-            raise ZygoteError(f"the zygote did not import {', '.join(self._start.preload)} within {timeout_s:g} s")
+            raise ZygoteError(f"the zygote took over {timeout_s:g} s to import {', '.join(self._start.preload)}")
         if self.death is not None:
             raise ZygoteError(self.death)
 
@@ -122,18 +122,21 @@ class Life:
             self.kill(number)
             raise ZygoteError(f"the zygote did not start a child within {SPAWN_TIMEOUT_S:g} s")
         if pending.refused is not None:
-            raise SandboxUnavailable(f"the sandbox is below full strength here: {pending.refused}")
-        raise ZygoteError(pending.failed or self.death or "the zygote gave no reason")
+            raise SandboxUnavailable(
+                f"the sandbox mode strict needs every mechanism, but this sandbox is below full strength: "
+                f"{pending.refused}; fix that, or use the mode auto"
+            )
+        raise ZygoteError(pending.failed or self.death or "the zygote could not start a child and gave no reason")
 
     @property
     def is_held(self) -> bool:
-        """Whether all children are to stand still."""
+        """Whether all children must stay stopped."""
         return self._held
 
     def announce(self) -> None:
-        """Tell all children to stop, and hold those to come, without waiting for anybody."""
+        """Send the stop signal to all children and hold future ones, without waiting."""
         self._held = True
-        # Who stops a child at this moment has told it already, and whoever lets one go on is met by `hold`.
+        # A thread that stops a child now has sent the signal already; `hold` catches a child that resumes now.
         if self.stopping.acquire(blocking=False):
             try:
                 for child in self._living():
@@ -142,9 +145,9 @@ class Life:
                 self.stopping.release()
 
     def hold(self) -> None:
-        """Stop all children, those to come too. What can't be stopped is ended."""
+        """Stop all current and future children; kill those that cannot be stopped."""
         with self.stopping:
-            self.announce()  # all of them before the first is waited for
+            self.announce()  # signal all children before waiting for the first
             for child in self._living():
                 self._hold_or_end(child)
 
@@ -156,7 +159,7 @@ class Life:
             self.kill(child._number)
 
     def release(self) -> None:
-        """Let them go on after a `hold` or `announce`, less those that are paused."""
+        """Resume all children after `hold` or `announce`, except paused ones."""
         with self.stopping:
             if self._held:
                 self._held = False
@@ -168,18 +171,18 @@ class Life:
             return list(self._children.values())
 
     def kill(self, number: int) -> None:
-        with suppress(ZygoteError):  # a dead zygote's children are dead, and reported so
+        with suppress(ZygoteError):  # the children of a dead zygote are dead and reported so
             self._send({"do": "kill", "id": number})
 
     def abandon(self) -> None:
-        """Give up a zygote that does not do as it is told: kill its process, and with it everything below."""
+        """Kill the process of a zygote that does not obey, with all its children."""
         with suppress(OSError):
             if self._server is not None:
                 signal.pidfd_send_signal(self._server, signal.SIGKILL)
             os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """End the process and wait until it and all its children are gone."""
+        """End the process; wait until it and all its children are gone."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(3 * _CLOSE_TIMEOUT_S)
@@ -187,14 +190,14 @@ class Life:
     def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         try:
             with self._sending:
-                if self.death is not None:  # which closes the channel
+                if self.death is not None:  # the channel is closed then
                     raise ZygoteError(self.death)
                 self._channel.send(message, fds)
         except (WireError, OSError) as error:
-            raise ZygoteError(self.death or f"the zygote is gone: {error}") from error
+            raise ZygoteError(self.death or f"the zygote has ended: {error}") from error
 
     def _live(self, theirs: socket.socket, started: threading.Event) -> None:
-        """The thread: start the process, hear it out, see it dead."""
+        """Start the process, handle its messages and wait for its end (the thread)."""
         try:
             started_process = zygote_process.start(theirs, self._start)
         except OSError as error:
@@ -211,12 +214,12 @@ class Life:
             while True:
                 received = self._channel.receive()
                 if received.message["event"] == "broken":
-                    reason = f"the zygote could not import what it should: {received.message['reason']}"
+                    reason = f"the zygote could not import its modules: {received.message['reason']}"
                     break
                 self._hear(received.message, received.fds)
         except (WireError, OSError):
             pass
-        finally:  # whatever happened, nobody may wait for ever
+        finally:  # in any case, no thread may wait for ever
             self._see_dead(started_process)
             self._mourn(reason or f"the zygote died (exit status {started_process.returncode})")
 
@@ -251,7 +254,7 @@ class Life:
                     gone.end_with(ExitReport.from_json(message["exit"]))
 
     def _see_dead(self, started: subprocess.Popen[bytes]) -> None:
-        """Wait for the server, whose end comes after that of all its children, and for its parent."""
+        """Wait for the server, which ends after its children, and for its parent."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         try:
@@ -281,7 +284,7 @@ class Life:
 
 
 def _pid_of(pidfd: int) -> int | None:
-    """The process id behind a pidfd as this process's pid namespace numbers it."""
+    """Return the process id behind a pidfd in this process's pid namespace."""
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
             name, _, value = line.partition(":")

@@ -1,6 +1,6 @@
-"""Starts the process of a zygote: the same code, a scrubbed environment, one socket.
+"""Start the process of a zygote with an allow-listed environment and one socket.
 
-Imports the environment rules and `interpreter`. Trusted side. What is in this environment is in every child's memory.
+Trusted side. This environment is in the memory of every child.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.sandbox.wrapped_tool import HOST_PID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a zygote is started with; `Zygote` says what each of these means."""
+    """Arguments of a zygote's start; see `Zygote`."""
 
     preload: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -30,18 +30,18 @@ class Start:
 
 
 def start(theirs: socket.socket, what: Start) -> subprocess.Popen[bytes]:
-    """Start `python -m harness.sandbox.zygote` with `theirs` as its end of the connection.
+    """Start `python -m harness.sandbox.zygote` with `theirs` as its connection.
 
-    The kernel ends it when the calling thread ends. Raises `OSError`.
+    The kernel ends the process when the calling thread ends. Raises `OSError`.
     """
     env = what.env
-    # Its threads would make forking unsafe; children compute with torch's, not with these.
+    # OpenBLAS threads would make forking unsafe; children compute with torch's threads.
     environment = scrub(os.environ) | {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"} | dict(env)
     environment |= search_path({**os.environ, **env})
-    # The tools that came with this Python (ninja), whether or not its environment was activated.
+    # The tools of this Python's environment (ninja), even if it is not activated.
     own_tools = os.path.dirname(sys.executable)
     environment["PATH"] = os.pathsep.join([own_tools, environment.get("PATH", os.defpath)])
-    environment["HOME"] = os.path.expanduser("~")  # known to be hidden; children get another
+    environment["HOME"] = os.path.expanduser("~")  # so that the sandbox hides it; children get another home
     place = f"enclosed:{HOST_PID}" if what.enclosed else "own"
     command = python("-m", "harness.sandbox.zygote", str(theirs.fileno()), place, *what.preload)
     command = [*what.wrapper, *command]

@@ -1,8 +1,7 @@
-"""The zygote's own side: preloads modules, then forks sandboxed children on request until its owner is gone.
+"""The zygote process: preload modules, then fork sandboxed children on request.
 
-Imports this package and the wire. Trusted code that never holds a secret: no seed, input, reference or verdict comes
-here, since everything in its memory is in its children's too. One thread, one loop; a slow child never holds up the
-others, because setting up happens in the fork.
+Trusted code without secrets: its children have all of its memory, so no seed, input, reference or verdict comes here.
+It has one thread and one loop. Setup happens in the fork, so a slow child does not delay the others.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from harness.sandbox.policy import Cause, ExitReport, SandboxPolicy
 
 _GPU_NODE = "/dev/nvidia"
 _GRACE_S = 2.0
-"""How long a supervisor without a pid namespace gets to end its child before it is killed itself."""
+"""Time in seconds for a supervisor without a pid namespace to end its child; then it is killed itself."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Child:
-    """One child from the request to its end, as the zygote sees it."""
+    """One child from request to end, in the zygote."""
 
     id: int
     target: str
@@ -58,17 +57,23 @@ class _Child:
 
 
 def serve(channel_fd: int, preload: tuple[str, ...], *, place: str) -> Confined | None:
-    """Be a zygote. Returns None when the owner is gone, and in each confined child what it is to run.
+    """Run a zygote.
 
-    `place` is `own`, or `enclosed:PID` where `enclosure` (process PID outside) stands around this process.
+    Args:
+        channel_fd: Descriptor of the connection to the owner.
+        preload: Modules to import.
+        place: `own`, or `enclosed:PID` inside `pid_namespace` (process PID outside).
+
+    Returns:
+        None after the owner is gone; in each confined child, its target.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's business
-    os.umask(0o022)  # whatever the owner's is, and `enclosure` lifted it: children enter what is made as another user
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
+    os.umask(0o022)  # children enter these folders as another user
     channel = Channel(socket.socket(fileno=channel_fd))
     _, enclosed, outer = place.partition("enclosed:")
     entered = capabilities.enclosed(int(outer)) if enclosed else capabilities.enter(channel.close)
     began_s = time.monotonic()
-    gc.disable()  # collections during imports find nothing, and take a tenth of torch's
+    gc.disable()  # collections find nothing and take 10 % of torch's import
     try:
         for name in preload:
             importlib.import_module(name)
@@ -78,8 +83,8 @@ def serve(channel_fd: int, preload: tuple[str, ...], *, place: str) -> Confined 
         with suppress(ChannelClosed):
             channel.send({"event": "broken", "reason": traceback.format_exc()})
         return None
-    # So that a child's collections don't copy the pages of everything imported. To look for garbage first would take
-    # longer than all imports but torch's, and find some thousand small objects.
+    # Keeps a child's collections from copying the pages of all imports. A collection first would take longer than all
+    # imports except torch's, and find some thousand small objects.
     gc.freeze()
     gc.enable()
     threads = len(os.listdir("/proc/self/task"))
@@ -94,7 +99,7 @@ def _refuse_open_gpu() -> None:
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
             if os.readlink(f"/proc/self/fd/{name}").startswith(_GPU_NODE):
-                raise RuntimeError("a preloaded module opened the GPU; a CUDA context does not survive a fork")
+                raise RuntimeError("a preloaded module opened the GPU, but a CUDA context does not survive a fork")
 
 
 class _Server:
@@ -183,7 +188,7 @@ class _Server:
             for fd in (channel, log_file, *fds):
                 os.close(fd)
             self._clean(scratch, cgroup)
-            self._tell({"event": "failed", "id": id, "reason": f"no process could be made: {error}"})
+            self._tell({"event": "failed", "id": id, "reason": f"cannot start a process: {error}"})
             return None
         if isinstance(launched, Confined):
             return launched
@@ -215,14 +220,14 @@ class _Server:
             return None, str(error)
 
     def _forget(self) -> None:
-        """In a fork: drop what is the zygote's alone, before descriptors are closed and their numbers reused."""
+        """Drop the zygote's own objects in a fork, before descriptor numbers are reused."""
         self._channel.close()
         for child in self._children.values():
             child.launched.page.close()
         self._children.clear()
 
     def _hear(self, child: _Child) -> Confined | None:
-        """Read what a starting child says about its sandbox."""
+        """Read a starting child's message about its sandbox."""
         data = os.read(child.launched.ready, 65536)
         child.answer += data
         if data:
@@ -231,7 +236,7 @@ class _Server:
         try:
             said: dict[str, Any] = json.loads(child.answer.decode())
         except ValueError:
-            said = {"error": "the sandbox could not be set up: its first process died"}
+            said = {"error": "could not set up the sandbox: its first process died"}
         os.close(child.launched.ready)
         if "retry" in said and not child.retry_reason:
             child.failed = True
@@ -248,7 +253,7 @@ class _Server:
         return None
 
     def _bury(self, child: _Child) -> Confined | None:
-        """A supervisor has ended: say how its child did; start again one that is to do with less."""
+        """Report the child of an ended supervisor; start it again if it needs a retry."""
         if not child.settled:
             while not child.settled:
                 self._hear(child)
@@ -283,7 +288,7 @@ class _Server:
         if self._ground.pid_namespace is not None:
             _kill_process(child.pidfd)
         elif child.kill_by_s is None:
-            # Its supervisor must end the rest, since nothing else knows what belongs to it.
+            # Only its supervisor knows its other processes, so it must end them.
             child.kill_by_s = time.monotonic() + _GRACE_S
             null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
             os.dup2(null, child.launched.alive, inheritable=False)
@@ -307,7 +312,7 @@ class _Server:
                     self._bury(child)
 
     def _end_strays(self) -> None:
-        """Without pid namespaces, what outlived its supervisor has become this process's child."""
+        """Kill orphans, which this process has adopted without pid namespaces."""
         known = {child.launched.pid for child in self._children.values()}
         strays = [pid for pid in limits.children_of(os.getpid()) if pid not in known]
         supervisor.kill_each(strays)
@@ -323,7 +328,7 @@ class _Server:
             cgroup.remove()
 
     def _tell(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        with suppress(ChannelClosed):  # noticed by the loop, at the next receive
+        with suppress(ChannelClosed):  # the loop notices it at the next receive
             self._channel.send(message, fds)
 
 
@@ -341,10 +346,19 @@ def cause_of(
     over_cgroup: bool,
     kills_elsewhere: bool,
 ) -> Cause:
-    """Why a child ended, by its supervisor's account, its exit code or signal, and what happened meanwhile.
+    """Decide why a child ended.
 
-    `killed`: the harness ended it. `over_cgroup`: the kernel killed in its own cgroup for want of memory.
-    `kills_elsewhere`: it did so somewhere on the machine, which may have met this child, far from its own limit.
+    Args:
+        account: The supervisor's report.
+        code: Exit code, if it exited.
+        number: Signal, if one ended it.
+        killed: Whether the harness ended it.
+        over_cgroup: Whether the kernel killed a process of its cgroup because of the cgroup's limit.
+        kills_elsewhere: Whether the kernel killed any process of the machine for lack of memory; it may have been this
+            child, below its own limit.
+
+    Returns:
+        The cause.
     """
     by_kill = code is None and number in (None, signal.SIGKILL)
     if account.over_memory or (over_cgroup and number in (None, signal.SIGKILL)):
@@ -361,7 +375,7 @@ def cause_of(
 
 
 def _report(child: _Child, wall_s: float) -> ExitReport:
-    """What a supervisor's account and the circumstances add up to."""
+    """Combine the supervisor's report and the circumstances."""
     account = child.launched.page.read()
     cgroup = child.launched.cgroup
     peaks = [account.peak_bytes, account.largest_process_bytes, (cgroup.peak_bytes() or 0) if cgroup else 0]

@@ -217,7 +217,7 @@ def test_a_problem_that_takes_referees_with_it_costs_two_of_them_and_no_other_pr
         (reason,) = {record.reason for record in at_fault}
         assert f"problem level1/{number} is at fault: its referee {words} (workload full)" in reason
         assert {record.evidence[EVIDENCE]["step"] for record in at_fault} == {step}
-        said.add(f"{reason}; its 2 other solutions here get the same record untried")
+        said.add(f"{reason}; 2 other solutions of this problem will get the same record without evaluation")
     assert set(notes) == said
     assert len(notes) == len(said)
 
@@ -264,7 +264,7 @@ def test_a_resumed_run_tries_the_problem_again_and_the_rest_stays(tree: Tree) ->
     assert set(again) == {"19_a", "19_b"}
     assert tree.times == 4
     (note,) = notes
-    assert note.endswith("; its other solution here gets the same record untried")
+    assert note.endswith("; 1 other solution of this problem will get the same record without evaluation")
     tree.write(19)
     mended, notes = tree.run(tree.config(resume=True))
     assert {name: record.status for name, record in mended.items()} == dict.fromkeys(again, Status.passed)
@@ -346,7 +346,7 @@ def test_a_cluster_takes_over_what_one_of_its_judges_found(tree: Tree) -> None:
         done = subprocess.run(command, cwd=tree.folder, env=own, capture_output=True, text=True, timeout=300)
     assert done.returncode == 3, done.stdout + done.stderr  # some could not be judged
     assert tree.times == 2
-    assert done.stderr.count("its 2 other solutions here get the same record untried") == 1
+    assert done.stderr.count("2 other solutions of this problem will get the same record without evaluation") == 1
     records = RunStore.open(tree.folder / "results" / "run").records()
     assert [EVIDENCE in record.evidence for record in sorted(records, key=lambda held: held.solution)] == [
         *(True,) * 3,

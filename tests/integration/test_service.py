@@ -318,8 +318,8 @@ def test_a_solution_can_not_reach_the_server(place: Place, server: subprocess.Po
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"CUDA_VISIBLE_DEVICES": "7"}, "was started with CUDA_VISIBLE_DEVICES=(not set), and this call has 7"),
-        ({"CXX": "c++-elsewhere", "MAX_JOBS": "1"}, "was started with CXX=(not set), and this call has c++-elsewhere"),
+        ({"CUDA_VISIBLE_DEVICES": "7"}, "was started with CUDA_VISIBLE_DEVICES=(not set), but this call has 7"),
+        ({"CXX": "c++-elsewhere", "MAX_JOBS": "1"}, "was started with CXX=(not set), but this call has c++-elsewhere"),
         ({"PYTHONPATH": "copy"}, "it runs other code"),
     ],
 )
@@ -380,7 +380,7 @@ def _others_get_nothing(place: Place) -> None:
 def test_there_is_one_server_at_a_place(place: Place, server: subprocess.Popen[str]) -> None:
     code, out = ended(place.call("serve", "--socket", str(place.socket), "--device", "host"))
     assert code == 3
-    assert "a server is there already" in out
+    assert "a server is already running there" in out
 
 
 @pytest.mark.parametrize(
@@ -388,10 +388,10 @@ def test_there_is_one_server_at_a_place(place: Place, server: subprocess.Popen[s
     [
         (("serve", "--idle", "0"), 2, "--idle: must be a number of seconds above 0"),
         (("serve", "--device", "host", "--socket", "x" * 120), 3, f"at most {MAX_ADDRESS_BYTES} bytes"),
-        (("serve", "--device", "host", "--socket", "problems/level1/19_relu.py/x"), 3, "can't listen there"),
-        (("serve", "--device", "host", "--socket", "problems/level1/19_relu.py"), 3, "is there already and no socket"),
+        (("serve", "--device", "host", "--socket", "problems/level1/19_relu.py/x"), 3, "can't listen: "),
+        (("serve", "--device", "host", "--socket", "problems/level1/19_relu.py"), 3, "exists and is not a socket"),
         (("serve", "--device", "gpu"), 2, "must be one of auto, cuda, host"),
-        (("eval", "solutions/ann", *QUICK, "--server", "gone"), 3, "no server answers there"),
+        (("eval", "solutions/ann", *QUICK, "--server", "gone"), 3, "no server answers ("),
         (("eval", "solutions/ann", *QUICK, "--server", "auto", "--executor", "ray"), 2, "leave out one"),
     ],
 )
@@ -442,7 +442,7 @@ def test_processes_that_nobody_needs_are_ended(tmp_path: Path) -> None:
     assert code == 0, out
     assert place.statuses("late") == EXPECTED
     child.terminate()
-    assert "processes are ended until something does" in ended(child)[1]
+    assert "idle: the processes were ended" in ended(child)[1]
 
 
 def test_a_program_is_told_when_the_server_listens(tmp_path: Path) -> None:
@@ -550,7 +550,7 @@ def test_a_token_that_others_can_read_is_no_servers(tmp_path: Path) -> None:
     assert read_token(path) == token
     assert write_token(path) != token
     token_file(path).chmod(0o644)
-    with pytest.raises(ServiceError, match="is not this user's alone"):
+    with pytest.raises(ServiceError, match="other users can access this token"):
         read_token(path)
 
 
@@ -559,7 +559,7 @@ def test_a_socket_that_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
         made.bind(str(path))
     write_token(path)
-    with pytest.raises(ServiceError, match="no server answers there"):
+    with pytest.raises(ServiceError, match=r"no server answers \("):
         conducted_by(path, a_config())
     with pytest.raises(ServiceError, match="bytes"):
         checked(tmp_path / ("x" * 200))
@@ -607,7 +607,7 @@ class TestSurroundings:
 
     def test_all_that_differs_is_named_and_nothing_at_length(self) -> None:
         said = differing({"A": "1", "B": "2" * 10_000, "C": "3"}, {"B": "x", "D": "4", "E": "5", "F": "6"})
-        assert said == ("it was started with A=1, and this call has (not set) (and B, C, D, ... differ, too)")
+        assert said == ("it was started with A=1, but this call has (not set) (also different: B, C, D, ...)")
         long = differing({"B": "2" * 10_000}, {"B": "1"})
         assert long is not None
         assert len(long) < 400

@@ -1,1 +1,1 @@
-"""The referee's end of contestant processes: start, requests, failures, findings."""
+"""The referee's side of contestant processes: start, requests, failures, findings."""

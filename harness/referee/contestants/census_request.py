@@ -1,8 +1,8 @@
-"""Asks a contestant which kernels a call of its solution runs, at the workload that was judged.
+"""Ask a contestant which kernels one call of its solution runs.
 
-Trusted side. The question comes last, when values and times are settled, to the contestant that was timed: the call is
-the one that the times are of, and whatever a profiler changes about a process comes too late to matter. What it answers
-is noted for the census; nothing that goes wrong here changes a verdict.
+Trusted side. The request is the last one, after correctness and timing: the call then is the one that was timed, and a
+profiler's effects on the process no longer matter. Errors here never change a verdict. See
+guides/design/contestants.md.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from harness.referee.problem.burst_plan import PlannedCall, calls_of
 from harness.referee.problem.workspace import Workspace
 
 REGISTERS = 65536
-"""32-bit registers of a multiprocessor on every compute capability from 7.0 on, where the driver does not say."""
+"""32-bit registers of a multiprocessor on every compute capability from 7.0 on, if the driver does not tell."""
 
 CENSUS_TIMEOUT_S = 60.0
-"""A profiler's first use may take seconds; whatever takes longer goes without a census."""
+"""Seconds for the census. A profiler's first use may take seconds; if it takes longer, the record has no census."""
 
 
 def request_of(workspace: Workspace, *, coerce: bool, marked: bool = False) -> TakeCensus:
-    """The request for one call over the first input set, as it lies in the arena."""
+    """Build the request for one call over the first input set."""
     return TakeCensus(
         burst=Burst(
             calls=calls_of(workspace, [PlannedCall(index=0, mode=CallMode.COLD)]),
@@ -43,9 +43,16 @@ def request_of(workspace: Workspace, *, coerce: bool, marked: bool = False) -> T
 def take_census(
     contestant: ContestantProcess, workspace: Workspace, *, coerce: bool, timeout_s: float
 ) -> dict[str, Any]:
-    """What the contestant says, for `census.conclude`: `rows`, `complete`, `lack` (why there is nothing), `limits`.
+    """Ask for the census. The contestant may be dead afterwards.
 
-    The contestant may be dead afterwards.
+    Args:
+        contestant: The process, with the solution loaded.
+        workspace: The workspace; input set 0 is used.
+        coerce: Whether outputs on another device are moved.
+        timeout_s: Seconds left for the solution.
+
+    Returns:
+        The reply, for `kernel_census.conclude`: `rows`, `complete`, `lack` (why there are none), `limits`, `timed`.
     """
     limits = limits_of(workspace.device)
     noted: dict[str, Any] = {
@@ -58,12 +65,19 @@ def take_census(
     try:
         taken = contestant.census(request_of(workspace, coerce=coerce), min(timeout_s, CENSUS_TIMEOUT_S))
     except ContestantFailed as failed:
-        return noted | {"lack": f"the call for the census failed: {failed.failure.reason}"}
+        return noted | {"lack": f"the census call failed: {failed.failure.reason}"}
     return noted | {key: value for key, value in taken.to_json().items() if key != "type"}
 
 
 def limits_of(device: Device) -> MultiprocessorLimits | None:
-    """What a multiprocessor of this GPU has, by its driver; None on the host device, and where that can't be told."""
+    """Return a multiprocessor's limits on this GPU, from the driver.
+
+    Args:
+        device: The device.
+
+    Returns:
+        The limits; None on the host device, or if they are unknown.
+    """
     if device.kind is not DeviceKind.CUDA:
         return None
     index = device.torch_device.index or 0
@@ -87,7 +101,7 @@ def limits_of(device: Device) -> MultiprocessorLimits | None:
 
 
 class _Attributes:
-    """The driver's device attributes; None for what it does not tell."""
+    """The driver's device attributes; None for one that it does not know."""
 
     def __init__(self, index: int) -> None:
         self._index = index

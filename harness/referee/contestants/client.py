@@ -1,8 +1,7 @@
-"""The referee's talk with one contestant: the solution loaded, calls asked for in bursts, late writes noticed.
+"""Requests to one contestant: load the solution, run bursts, detect late writes.
 
-Trusted side. The contestant is a `ContestantProcess`, asked over `wire`; what it says is a claim, what counts are
-bytes in the arena and the referee's own clock. Nothing is judged here but that the outputs lie still once a burst is
-over.
+Trusted side. The contestant's replies are claims; the bytes in shared memory and the referee's own clock decide. The
+only verdict made here is that outputs do not change after a burst.
 """
 
 from __future__ import annotations
@@ -25,23 +24,30 @@ from harness.referee.problem.workspace import Workspace
 
 MAX_NOTES = 32
 MAX_NOTE_CHARS = 300
-"""What a record keeps of what a contestant says about its builds."""
+"""Most notes, and characters of a note, that a record keeps of the contestant's messages about its builds."""
 
 LATE_WRITE = Failure(
     status=Status.disqualified,
-    reason="outputs were written after the calls that they are of had closed",
+    reason="an output changed after its burst had ended, so code was still writing",
     evidence={"rule": "late write"},
 )
 
 OTHER_STATE = Failure(
     status=Status.disqualified,
-    reason="the process spoke of state that it was not asked about",
+    reason="the process reported parameters or buffers that it was not asked about",
     evidence={"rule": "protocol"},
 )
 
 
 def open_request(config: RefereeConfig) -> Open:
-    """The device that every contestant of this referee runs on."""
+    """Build the request to open the device that all contestants of this referee use.
+
+    Args:
+        config: Settings of the run.
+
+    Returns:
+        The request.
+    """
     return Open(
         device=config.device.value,
         device_index=config.device_index,
@@ -51,18 +57,33 @@ def open_request(config: RefereeConfig) -> Open:
 
 
 def attach_request(config: RefereeConfig, workspace: Workspace, *, own_allocations: bool = False) -> Attach:
-    """What a contestant needs to know of the arena of `workspace`."""
+    """Build the request to attach to a workspace's shared memory.
+
+    Args:
+        config: Settings of the run.
+        workspace: The workspace.
+        own_allocations: Whether each input gets memory of its own, which tools check for accesses out of bounds.
+
+    Returns:
+        The request.
+    """
     return Attach(nbytes=workspace.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
 
 
 OWN_SHARE = 0.25
-"""Part of a solution's time that its code has to take for the want of it to be its own fault."""
+"""Share of the time limit that the solution's code must have used for a timeout to be its own fault."""
 
 
 class ContestantClient:
-    """One solution's contestant over one bench. `evidence` is filled with what is learnt by the way.
+    """Requests to one solution's contestant over one workspace.
 
-    `begin` is the `time.perf_counter()` from which the solution's time limit counts.
+    Args:
+        config: Settings of the run.
+        workspace: Inputs, outputs and reference.
+        contestant: The process.
+        task: The solution.
+        evidence: Filled with facts for the record.
+        begin: `time.perf_counter()` from which the solution's time limit counts.
     """
 
     def __init__(
@@ -85,33 +106,35 @@ class ContestantClient:
         self._empty: EmptyTimed | None = None
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
-        # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
+        # Seconds of bursts; the rest of the stages' time is for drawing inputs and checking outputs.
         self._bursts_s = {"solution": 0.0, "reference": 0.0}
         evidence["bursts_s"] = self._bursts_s
         self._own_s = 0.0
-        """Seconds in which its own code was waited for: imported and called."""
+        """Seconds of waiting for the solution's own code: import and calls."""
 
     def _left_s(self) -> float:
         return max(1.0, self._deadline - time.perf_counter())
 
     def _time_was_over(self, words: str) -> Failure:
-        """The time for all its calls and checks being over, `words` say how: a timeout where its own code took a good
-        part of that, and no verdict where it were the harness's draws and checks.
+        """Return the failure of a solution that exceeded its time limit.
+
+        It is a timeout only if its own code used at least `OWN_SHARE` of the limit; otherwise drawing and checking took
+        too long. `words` complete the timeout's reason.
         """
         limit_s = self._config.solution_timeout_s
-        limit = f"the {limit_s:.4g} s for all its calls and checks"
+        limit = f"all calls and checks together took longer than {limit_s:.4g} s (--solution-timeout)"
         if self._own_s >= OWN_SHARE * limit_s:
-            return Failure(status=Status.timeout, reason=f"{limit} {words}")
+            return Failure(status=Status.timeout, reason=f"{limit}{words}")
         return Failure(
             status=Status.harness_error,
             reason=(
-                f"{limit} were over (--solution-timeout), of which its code took {self._own_s:.3g} s: drawing and "
-                "checking takes too long here at these sizes; allow more time, or take a smaller --workload"
+                f"{limit}, of which its code took {self._own_s:.3g} s: drawing inputs and checking outputs is too slow "
+                "here at these sizes; raise the limit or take a smaller --workload"
             ),
         )
 
     def _load(self, *, empty: bool = False) -> None:
-        """Bring the solution in; with `empty`, calls that do next to nothing are timed in its process before."""
+        """Load the solution; with `empty`, time empty kernels in its process first."""
         workspace, config = self._workspace, self._config
         self._contestant.attach(attach_request(self._config, workspace), workspace.arena.fd, config.load_timeout_s)
         if empty:
@@ -139,23 +162,23 @@ class ContestantClient:
             self._evidence["notes"] = [one_line(note, limit=MAX_NOTE_CHARS) for note in loaded.notes[:MAX_NOTES]]
 
     def _burst(self, planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
-        """The claims, and the seconds until the outputs lay still.
+        """Run a burst; return the claims and the seconds until outputs no longer change.
 
-        A stopped process's kernels run on. What one of them still writes shows by the outputs' checksums, and what it
-        takes while they are read, beyond the shortest time in which that was ever done, is added to the burst.
+        Kernels of a stopped process run on. The outputs' checksums reveal writes by such a kernel, and delay of reading
+        them, beyond the shortest time ever, is added to the burst.
         """
         done, wall_s = self._ask(calls_of(self._workspace, planned_calls))
         if self._config.device is DeviceKind.CUDA:
             self._closed = sorted(
                 planned_call.index for planned_call in planned_calls
-            )  # in one order, so that they are found at once
+            )  # sorted, so that the same sets have the same key
             begin = time.perf_counter()
             self._closed_digests = self._workspace.output_digests(self._closed)
             wall_s += max(0.0, self._beyond_reading_s(time.perf_counter() - begin))
         return done, wall_s
 
     def _beyond_reading_s(self, took_s: float) -> float:
-        """How much longer than ever it `took_s` to read the outputs of the burst that is over."""
+        """Return how much longer reading the outputs took than the shortest time so far."""
         known_s = self._workspace.reading_s
         closed = tuple(self._closed)
         if closed not in known_s:
@@ -167,9 +190,7 @@ class ContestantClient:
         return beyond_s
 
     def _expect_still(self) -> None:
-        """Raise `ContestantFailed` where outputs have changed since the burst that they are of was over, or the
-        process that wrote them did not stand still.
-        """
+        """Raise `ContestantFailed` if an output changed after its burst or code ran."""
         try:
             self._contestant.expect_still()
         except ContestantFailed as error:
@@ -198,9 +219,9 @@ class ContestantClient:
         except ContestantFailed as error:
             if error.failure.status is not Status.timeout or calls_s <= left_s:
                 raise self._explained(error) from error
-            # What was left is no limit that anybody set: what came before took the rest.
+            # The remaining time is not a set limit: earlier stages used the rest of the solution's limit.
             self._own_s += left_s
-            words = "were over (--solution-timeout): an endless loop, a deadlock, or far too slow"
+            words = ": an endless loop, a deadlock or far too slow"
             failure = self._time_was_over(words)
             late = replace(error.failure, status=failure.status, reason=failure.reason)
             raise self._explained(ContestantFailed(late, error.reports, error.recording)) from error
@@ -211,7 +232,7 @@ class ContestantClient:
         return self._placed(done), wall_s
 
     def _explained(self, error: ContestantFailed) -> ContestantFailed:
-        """`error` with what the checks had found by then as its cause, and where a process that died stood."""
+        """Add findings, as the cause, and a dead process's last position to the failure."""
         held = CrashReport(reports=error.reports)
         if error.recording is not None:
             held = examine(error.recording, self._contestant)
@@ -219,7 +240,7 @@ class ContestantClient:
         return ContestantFailed(explained(standing(error.failure, stood_in), self._places(held.reports)))
 
     def _placed(self, done: BurstDone) -> BurstDone:
-        """`done` with its reports' lines counted in the solution's file."""
+        """Convert the lines of the burst's reports to lines of the solution's file."""
         return replace(done, reports=self._places(done.reports))
 
     def _places(self, reports: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:

@@ -1,8 +1,8 @@
-"""What a contestant on the host device leaves behind when it dies: findings of the checks as they were made, the kernel
-that ran, and where a signal came.
+"""Shared memory in which a contestant on the host device leaves its last state.
 
-Trusted side. The memory is the referee's, of a fixed size, and read when no process has it any more. What stands there
-was written by a process that a submission shares: claims, parsed as defensively as a reply. Imports `messages`.
+Trusted side. It holds findings of the checks, the running kernel, and the place of a signal. The referee owns the
+memory, which has a fixed size, and reads it after the process has ended. Its content is claims, since a submission
+shares the process: it is parsed as defensively as a reply. See guides/design/contestants.md.
 """
 
 from __future__ import annotations
@@ -18,29 +18,38 @@ from typing import Any
 from harness.protocol.messages import MAX_REPORTS, MessageError, report
 
 BYTES = 64 * 1024
-"""Room for some 150 findings, of which `MAX_REPORTS` are kept."""
+"""Space for some 150 findings; `MAX_REPORTS` of them are kept."""
 
 _TEXT_BYTES = 1024
 _LAUNCHES_AT, _END_AT, _LOG_AT = _TEXT_BYTES, 3 * _TEXT_BYTES, 4 * _TEXT_BYTES
-"""The layout of hostcuda/runtime/recorder.cpp."""
+"""Layout as in hostcuda/runtime/recorder.cpp."""
 
 _PREFIXES = ("", "other_")
 _MAX_PATH = 4096
 
 Site = tuple[str, int]
-"""A place in compiled code: a module's path, as its process knows it, and an offset in it."""
+"""A place in compiled code: a module's path in its process, and an offset in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashEntry:
-    """A JSON object that was left behind, its `sites` apart: by "" its own, by "other_" that of the other access."""
+    """One recorded JSON object; its sites are separate.
+
+    Key "" of `sites` is its own site, "other_" that of the other access.
+    """
 
     fields: Mapping[str, Any]
     sites: Mapping[str, Site] = field(default_factory=dict)
 
     def located(self, places: Mapping[Site, tuple[str, int] | None]) -> dict[str, Any]:
-        """The fields, with `file` and `line` (`other_file`, `other_line`) for the sites whose places are known; of one
-        in a header, the line of the launch.
+        """Return the fields with the lines of known sites.
+
+        Args:
+            places: File and line by site; None if unknown.
+
+        Returns:
+            The fields with `file` and `line` (`other_file`, `other_line`). A place in a header gets the line of the
+            launch.
         """
         found = dict(self.fields)
         launched = found.pop("launch_line", None)
@@ -54,8 +63,13 @@ class CrashEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashRecording:
-    """Findings in the order in which they were made; the launch that was the last to begin, None without any, and
-    whether it was under way; where a signal came, None where none was caught.
+    """What a dead process left.
+
+    Attributes:
+        findings: In the order in which they were made.
+        launch: The last launch that began; None without any.
+        running: Whether that launch was running.
+        end: Where a signal came; None if none was caught.
     """
 
     findings: tuple[CrashEntry, ...] = ()
@@ -64,38 +78,41 @@ class CrashRecording:
     end: CrashEntry | None = None
 
     def ended_by(self, number: int | None) -> CrashRecording:
-        """Less the place of a signal that was not the last one: it was survived, or is made up."""
+        """Drop a signal's place unless it is that of signal `number`.
+
+        Any other signal was survived or forged.
+        """
         own = self.end is not None and number is not None and self.end.fields.get("signal") == number
         return self if own else replace(self, end=None)
 
     def sites(self) -> tuple[Site, ...]:
-        """Each place in compiled code once."""
+        """Return each place in compiled code once."""
         held = (*self.findings, *((self.end,) if self.end is not None else ()))
         return tuple(dict.fromkeys(site for entry in held for site in entry.sites.values()))
 
 
 class CrashRecorder:
-    """The memory, as long as its contestant lives."""
+    """The memory; its owner closes it after the contestant has ended."""
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("harness-recorder", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        """To be handed over; stays this object's."""
+        """For the contestant; this object closes it."""
         os.ftruncate(self.fd, BYTES)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 
     def read(self) -> CrashRecording:
-        """What stands there. Only when every process that could write is gone."""
+        """Return the content. Call it only after every process that could write has ended."""
         return parsed(os.pread(self.fd, BYTES, 0))
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the memory. Idempotent."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def parsed(held: bytes) -> CrashRecording:
-    """The recording in `BYTES` bytes; whatever in them is none is left out."""
+    """Parse `BYTES` bytes of memory; skip invalid entries."""
     used, planned_call, running = struct.unpack_from("<QQQ", held)
     log = held[_LOG_AT : _LOG_AT + min(used, BYTES)]
     launch_at = _LAUNCHES_AT + planned_call % 2 * _TEXT_BYTES
@@ -126,7 +143,7 @@ def _entry(line: bytes) -> CrashEntry | None:
             return None
         given = {prefix: value.pop(f"{prefix}site") for prefix in _PREFIXES if f"{prefix}site" in value}
         return CrashEntry(fields=report(value), sites={prefix: _site(site) for prefix, site in given.items()})
-    except (ValueError, RecursionError, MessageError):  # cut off, or made up
+    except (ValueError, RecursionError, MessageError):  # cut off or forged
         return None
 
 
@@ -135,4 +152,4 @@ def _site(value: Any) -> Site:
         case [str(path), int(offset)] if not isinstance(offset, bool) and 0 <= offset < 2**63:
             if len(path) <= _MAX_PATH:
                 return path, offset
-    raise MessageError("a place is a module's path and an offset")
+    raise MessageError("a site must be a module's path and an offset")

@@ -1,8 +1,7 @@
-"""What a contestant that died without a word has left behind, made to findings and a place with lines of sources.
+"""Turn a dead contestant's recording into findings with source lines.
 
-Trusted side. Imports `contestant`, `recorder` and `messages`. All of it is claims. Compiled code is looked into by a
-process behind the walls of the one that is gone (`harness.untrusted.contestant.symbolizer`), whose answers are claims
-as well.
+Trusted side. All of it is claims. `harness.untrusted.contestant.symbolizer` examines compiled code in a process with
+the same sandbox as the dead one; its answers are claims, too.
 """
 
 from __future__ import annotations
@@ -24,19 +23,27 @@ SYMBOLISER = "harness.untrusted.contestant.symbolizer:main"
 Places = Mapping[Site, tuple[str, int] | None]
 
 LOCATE_LIMIT_S = 20.0
-"""How long looking up the lines may take; it is some tenths of a second."""
+"""Seconds for looking up lines; usually some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashReport:
-    """The findings, and where the process stood as it ended, both as reports; None where that is not known."""
+    """Findings, and where the process was when it ended (None if unknown), as reports."""
 
     reports: tuple[Mapping[str, Any], ...] = ()
     stood_in: Mapping[str, Any] | None = None
 
 
 def examine(recording: CrashRecording, contestant: ContestantProcess) -> CrashReport:
-    """What the recording of this guest, which is gone, tells."""
+    """Convert a recording to reports.
+
+    Args:
+        recording: The memory's content.
+        contestant: The process, which has ended.
+
+    Returns:
+        Findings and last position, with source lines.
+    """
     places = _located(recording.sites(), contestant)
     return CrashReport(
         reports=tuple(entry.located(places) for entry in recording.findings), stood_in=stood_in(recording, places)
@@ -44,10 +51,10 @@ def examine(recording: CrashRecording, contestant: ContestantProcess) -> CrashRe
 
 
 def stood_in(recording: CrashRecording, places: Places) -> Mapping[str, Any] | None:
-    """Where it stood: where the signal came that ended it, or the launch that was under way, or what was launched last.
+    """Return where the process was: a signal's place, the running or the last launch.
 
-    Of a launch that was under way at the time limit, the thread that was told may have waited for others: what it stood
-    in is the kernel all the same.
+    At a time limit the thread that got the signal may have been waiting for others; the position then is the running
+    kernel.
     """
     end = recording.end
     begun = recording.launch.fields if recording.launch is not None else {}
@@ -62,7 +69,7 @@ def stood_in(recording: CrashRecording, places: Places) -> Mapping[str, Any] | N
 
 
 def _located(sites: tuple[Site, ...], contestant: ContestantProcess) -> Places:
-    """The lines of these places; none of any where they can't be had."""
+    """Look up source lines; empty if that fails."""
     if not sites:
         return {}
     with (

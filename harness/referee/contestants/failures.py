@@ -1,7 +1,7 @@
-"""What an exception in a contestant means, or its death: the verdict, and that in the light of what the checks found.
+"""Convert a contestant's exception or death to a verdict, using its findings.
 
-Pure. All of it is claims of the contestant's process: they pick a status among those that convict. The one that counts
-nowhere, `not_emulated`, needs more; see `explained`.
+Trusted side. All inputs are claims of the contestant's process, and select among statuses that convict. `not_emulated`,
+which counts nowhere, needs more evidence (`explained`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from harness.protocol.messages import Broken, Stage
 from harness.referee.contestants.findings import failure_of_reports
 
 MAX_REASON = 600
-"""Characters of a reason that names a finding and what it led to."""
+"""Most characters of a reason that names a finding and its consequence."""
 
 REFUSAL = "not emulated on the host device: "
-"""How the host device's own exceptions begin; what follows is the report's message (`hostcuda.torch_lacking`)."""
+"""Prefix of the host device's own exceptions, followed by the report's message (`hostcuda.torch_lacking`)."""
 
 _OUT_OF_MEMORY = (
     "out of memory",
@@ -31,7 +31,7 @@ _CUDA = ("cuda error", "cudaerror", "cublas_status", "cudnn_status", "device-sid
 
 
 def failure_of(broken: Broken) -> Failure:
-    """The verdict on an exception that the contestant reported. Its words are claims: they only pick a status."""
+    """Convert a reported exception to a failure; its text only selects the status."""
     message = one_line(f"{broken.kind}: {broken.message}", limit=300)
     lowered = message.lower()
     evidence: dict[str, object] = {
@@ -40,7 +40,7 @@ def failure_of(broken: Broken) -> Failure:
         "call": broken.call,
     }
     short = broken.kind in ("OutOfMemoryError", "MemoryError") or any(mark in lowered for mark in _OUT_OF_MEMORY)
-    if short or "cublas_status_not_initialized" in lowered:  # which is what a handle says that found no memory
+    if short or "cublas_status_not_initialized" in lowered:  # raised if a handle gets no memory
         evidence["short_of_memory"] = True
     if broken.stage is Stage.ATTACH:
         status, reason = Status.harness_error, f"the contestant could not be prepared: {message}"
@@ -64,10 +64,17 @@ def failure_of(broken: Broken) -> Failure:
 
 
 def standing(failure: Failure, stood_in: Mapping[str, Any] | None) -> Failure:
-    """`failure` of a process that died, with where it stood by then (`postmortem.Remains`), its line placed.
+    """Add the process's last position to the failure of a process that died.
 
-    Of one that a signal ended `kernel` and `line` say where that came. Of one that was killed they name the kernel that
-    ran and its launch, whose number is `launch`. Neither has a kernel outside of kernels; `last_kernel` began before.
+    Args:
+        failure: The failure.
+        stood_in: Last position (`CrashReport.stood_in`) with its line in the solution's file; None if unknown. For a
+            signal, `kernel` and `line` are its place. For a process that was killed they are the running kernel and its
+            launch, and `launch` is the launch's number. Without `kernel` it was outside of kernels, and `last_kernel`
+            was the last one.
+
+    Returns:
+        The failure with the position in reason and evidence.
     """
     if stood_in is None:
         return failure
@@ -85,7 +92,7 @@ def standing(failure: Failure, stood_in: Mapping[str, Any] | None) -> Failure:
     where = ", ".join(part for part in (where, on, str(stood_in.get("message") or "")[:100]) if part)
     return replace(
         failure,
-        reason=one_line(f"{failure.reason}; it stood {where}", limit=MAX_REASON),
+        reason=one_line(f"{failure.reason}; it was {where}", limit=MAX_REASON),
         evidence={**failure.evidence, "stood_in": dict(stood_in)},
     )
 
@@ -93,23 +100,25 @@ def standing(failure: Failure, stood_in: Mapping[str, Any] | None) -> Failure:
 _MAY_COME_OF_LACKING = frozenset(
     {Status.import_error, Status.bad_constructor, Status.runtime_error, Status.cuda_error, Status.crashed}
 )
-"""Failures that something the host device lacks may lead to: code that checks each CUDA call ends its process where one
-fails. A file that is no Python, say, is that anywhere."""
+"""Failures that a feature missing on the host device may cause: code that checks each CUDA call ends its process if one
+fails. A syntax error, for example, has other causes.
+"""
 
 
 def explained(failure: Failure, reports: Sequence[Mapping[str, Any]]) -> Failure:
-    """`failure`, told by an exception or a death, in the light of the `reports` that came with it, their lines placed.
+    """Combine an exception or death with the findings that came with it.
 
-    A finding is nearer to the cause than the exception that followed: a launch check says "illegal memory access" and
-    no more. So the gravest finding is the verdict, as for calls that return, and the end is told behind it. The
-    evidence has the `reports`, and under `ended_as` the status that the end alone would have had: rewards take the
-    lower of the two.
+    The gravest finding becomes the verdict, since it is nearer to the cause; the end follows in the reason.
+    `evidence.ended_as` has the status that the end alone would have, and rewards take the lower of the two. So a forged
+    finding gains nothing. `not_emulated` counts only if the failure can result from it. See
+    guides/design/contestants.md.
 
-    Reports are claims, so none may be worth something to whoever makes it up. Those that convict are worth nothing,
-    given `ended_as`. `not_emulated` is in no share, so it counts only where the failure can come of it: a kernel was
-    ended by what it lacks, after which CUDA fails at everything, or the traceback names what the host device refused. A
-    refusal that was caught hides no other mistake. Who forges all of that gets no verdict, which needs no exception: a
-    submission may as well send such a report with its answers. The guide on trust says so, and scores come from GPUs.
+    Args:
+        failure: The exception or death.
+        reports: Findings with their lines in the solution's file.
+
+    Returns:
+        The verdict; `failure` with the reports as evidence, if no report decides.
     """
     if not reports:
         return failure

@@ -1,7 +1,7 @@
-"""Where findings lie: lines of compiled files, as the tools and the host device's checks know them, become lines of the
-solution's file.
+"""Map findings to lines of the solution's file, and to statuses and labels.
 
-Trusted side; pure but for its imports. A report may come from a contestant's process: every field is read defensively.
+Trusted side. compute-sanitizer and the host device's checks report lines of compiled files. A report may come from a
+contestant's process: every field is read defensively.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.core.task import SourcePart
 from harness.toolchain.diagnostics import place_in_sources
 
 MAX_PLACED = 200
-"""Reports of one burst that are looked up: as many as the host device's checks tell apart."""
+"""Most reports of one burst whose lines are looked up: as many as the host device's checks distinguish."""
 
 _LINES = (("line", "file"), ("other_line", "other_file"))
 
@@ -24,17 +24,25 @@ _LINES = (("line", "file"), ("other_line", "other_file"))
 def all_placed(
     reports: Sequence[Mapping[str, Any]], parts: Sequence[SourcePart], *, source: str, filename: str
 ) -> tuple[Mapping[str, Any], ...]:
-    """Each report `placed`; those beyond `MAX_PLACED` stay as they are."""
+    """Apply `placed` to each report; those beyond `MAX_PLACED` stay unchanged."""
     found = [placed(report, parts, source=source, filename=filename) for report in reports[:MAX_PLACED]]
     return (*found, *reports[MAX_PLACED:])
 
 
 def placed(report: Mapping[str, Any], parts: Sequence[SourcePart], *, source: str, filename: str) -> dict[str, Any]:
-    """The report with `line` and `other_line` counted in the solution's file (`source`, called `filename`), which its
-    `file` and `other_file` then name.
+    """Return the report with lines counted in the solution's file.
 
-    A line of a text that does not stand in that file as it is counts in the text, and `file` is the text's name
-    (`cuda source 1`). One of another file stays as it is.
+    `file` and `other_file` then name that file. A line of a text that the file does not contain literally counts in
+    that text, and `file` is its name (`cuda source 1`). A line of another file stays unchanged.
+
+    Args:
+        report: The report; `line`, `file`, `other_line` and `other_file` are used.
+        parts: Texts of the solution that were compiled.
+        source: The solution's text.
+        filename: The solution's file name.
+
+    Returns:
+        A new report.
     """
     found = dict(report)
     kernel = str(report.get("kernel") or "")[:200].split("<")[0].split("(")[0].split("::")[-1].strip()
@@ -66,12 +74,12 @@ STATUS_OF_KIND: Mapping[str, Status] = {
     "assertion": Status.cuda_error,
     "not_emulated": Status.not_emulated,
 }
-"""Kinds that decide the status. A kind that is not here is evidence only, or a label."""
+"""Kinds that decide the status. Any other kind is only evidence, or a label."""
 
 LABEL_OF_KIND: Mapping[str, str] = {
     "leak": "leaks_memory",
 }
-"""Kinds that make a label and decide nothing: values are right, but every call takes memory that none gives back."""
+"""Kinds that only set a label: the outputs are correct, but every call allocates memory that is never freed."""
 
 ORDER = (
     Status.not_emulated,
@@ -81,16 +89,19 @@ ORDER = (
     Status.uninitialised_read,
     Status.cuda_error,
 )
-"""What a record says where there are several: an access outside an array may cause all the rest."""
+"""The first of these statuses among several findings counts: an access out of bounds may cause all the others."""
 
 
 def is_of_unset_shared(report: Mapping[str, Any]) -> bool:
-    """Whether it is about a read of shared memory that nobody wrote: whether a value depends on it can be tried."""
+    """Return whether it reports a read of shared memory that was never written.
+
+    A second schedule can test whether an output depends on such a value.
+    """
     return report.get("kind") == "uninitialised_read" and str(report.get("space")) in ("shared", "distributed shared")
 
 
 def failure_of_reports(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
-    """The verdict that the gravest report asks for, or None."""
+    """Return the failure of the gravest report, or None if no report decides."""
     found = [
         (STATUS_OF_KIND[kind], report) for report in reports if (kind := str(report.get("kind"))) in STATUS_OF_KIND
     ]
@@ -98,18 +109,18 @@ def failure_of_reports(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
         for held, report in found:
             if held is status:
                 more = len(found) - 1
-                rest = f" (and {more} more findings)" if more else ""
+                rest = f" ({more} more finding{'s' * (more > 1)})" if more else ""
                 return Failure(status=status, reason=one_line(_describe(report) + rest))
     return None
 
 
 def labels_of_reports(reports: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Labels that the reports ask for, each once."""
+    """Return the labels that the reports set, each once."""
     return list(dict.fromkeys(LABEL_OF_KIND[kind] for r in reports if (kind := str(r.get("kind"))) in LABEL_OF_KIND))
 
 
 def _describe(report: Mapping[str, Any]) -> str:
-    """`matmul, line 51: read of what another thread writes (shared tile[0][3]; the other access is on line 36)`."""
+    """Describe a report, e.g. `matmul, line 51: <message> (shared tile[0][3])`."""
 
     def text(key: str) -> str:
         held = report.get(key)

@@ -1,10 +1,9 @@
-"""Does a device still compute right? Asked when a referee starts and before any verdict but a pass is given.
+"""Check that a device still computes correctly.
 
-Trusted side; runs in the referee's process. Imports the devices' interface and torch.
-
-Decision: a CUDA error in a contestant is its submission's fault only if the same GPU still works for the referee,
-which has a context of its own. A GPU that fell off the bus or met an uncorrectable memory error fails here too, and
-then no verdict is given (pinned by `test_a_device_that_fails_is_quarantined_and_its_solutions_go_elsewhere`).
+Trusted side; runs in the referee when it starts and before any verdict except a pass. A CUDA error in a contestant is
+its solution's fault only if the same GPU still works for the referee, which has its own context. A GPU that fell off
+the bus or had an uncorrectable memory error fails here, and no verdict is given
+(`test_a_device_that_fails_is_quarantined_and_its_solutions_go_elsewhere`).
 """
 
 from __future__ import annotations
@@ -27,20 +26,27 @@ _OF_KERNELS = (
     "global/shared address space",
     "unspecified launch failure",
 )
-"""Words of CUDA's errors (700, 710, 714 to 719 in its list of errors) after which the process that launched the kernel
-has to be replaced, and the GPU need not be ill: https://docs.nvidia.com/cuda/cuda-runtime-api/."""
+"""Parts of messages of CUDA errors 700, 710 and 714 to 719, after which the process that launched the kernel must be
+replaced, but the GPU need not be faulty: https://docs.nvidia.com/cuda/cuda-runtime-api/.
+"""
 
 
 class ContextLost(DeviceError):
-    """A kernel that this process launched broke its context, which says nothing of the device."""
+    """A kernel of this process broke its context, which says nothing about the device."""
 
 
 def check(device: Device) -> None:
-    """Compute something whose result is known exactly. Raises `DeviceError` with what to do where it is not that, and
-    `ContextLost` where another process is to tell.
+    """Compute something with an exactly known result.
 
-    The product has whole entries below 2^10 of factors below 2^3, which every precision class holds exactly; so TF32
-    or another order of summation can't make a difference.
+    The product has integer entries below 2^10 of factors below 2^3, which every precision class represents exactly;
+    TF32 or another order of summation makes no difference.
+
+    Args:
+        device: The device to check.
+
+    Raises:
+        DeviceError: The result is wrong, or the device fails; the message says what to do.
+        ContextLost: This process's context is broken, so another process must check.
     """
     where = f"{device.name or 'the host device'}{f' ({device.uuid})' if device.uuid else ''}"
     try:

@@ -1,7 +1,7 @@
-"""The kernel census: which kernels one call of a solution ran, whose they are, and what labels that makes.
+"""The kernel census: kernels that one call ran, their owners, labels.
 
-Pure; used on both sides of the trust boundary (the rows travel over the wire). What a contestant says of its kernels is
-a claim like all it says: it makes labels, which convict nobody, and never a verdict.
+Trusted side. A contestant's kernel list is a claim: it sets labels, but never a verdict. See
+guides/design/contestants.md.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ from harness.protocol.kernel_names import KernelOwner, may_bring_kernels, of_hea
 from harness.protocol.kernel_rows import KernelRow
 
 _SPILLS = ("spill_stores_bytes", "spill_loads_bytes")
-"""What a row of a build says of a kernel that its launches don't."""
+"""Fields of a build's kernel that its launches do not have."""
 
 LITTLE_SHARE = 0.01
-"""Share of the device time below which own kernels did none of the work to speak of. An epilogue of one's own behind a
-large product of a library takes more: reading and writing a result of 4096 x 4096 takes 1 % of its float32 product."""
+"""Share of the device time below which own kernels did no substantial work.
+
+An own epilogue behind a large library product takes more: reading and writing a result of 4096 x 4096 takes 1 % of its
+float32 product.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSources:
-    """What is known of a solution's own kernels before it runs.
+    """What is known about a solution's own kernels before it runs.
 
-    `built` maps linker symbols (`kept_symbol`) of its extensions' kernels to what ptxas said of them
-    (`spill_stores_bytes`, `spill_loads_bytes`, where all architectures have the same), `spelled` are the plain names of
-    kernels in its file.
-    `extensions` says whether any extension was built, `may_bring` whether the file uses anything that kernels can be
-    made with.
+    Attributes:
+        built: Linker symbols (`kept_symbol`) of its extensions' kernels, with `spill_stores_bytes` and
+            `spill_loads_bytes` from ptxas, if all architectures have the same.
+        spelled: Plain names of kernels in its file.
+        extensions: Whether any extension was built.
+        may_bring: Whether the file uses anything that can create kernels.
     """
 
     built: Mapping[str, Mapping[str, Any]]
@@ -42,7 +46,15 @@ class KernelSources:
 
     @classmethod
     def of(cls, source: str, build: Mapping[str, Any] | None) -> KernelSources:
-        """From the solution's file and the record's `build` field (None where nothing was built)."""
+        """Collect it from the solution's file and its build.
+
+        Args:
+            source: The solution's text.
+            build: The record's `build` field; None if nothing was built.
+
+        Returns:
+            What is known about its kernels.
+        """
         held = build or {}
         kernels = [row for row in held.get("kernels", ()) if isinstance(row, Mapping)]
         extensions = bool(held.get("modules"))
@@ -55,17 +67,20 @@ class KernelSources:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether kernels of its own are there to be run."""
+        """Whether it has kernels of its own."""
         return self.own_kernels > 0
 
     @property
     def own_kernels(self) -> int:
-        """How many there are. What its build made of a header library's kernels is not among them."""
+        """Number of its own kernels.
+
+        Kernels that its build instantiated from a header library do not count.
+        """
         return sum(not of_header_library(symbol) for symbol in self.built) or len(self.spelled)
 
 
 def _built(kernels: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """What ptxas said of each symbol's spills. Which architecture's code ran is not known: what differs is left out."""
+    """Collect each symbol's spills; drop values that differ between architectures."""
     held: dict[str, Mapping[str, Any]] = {}
     for row in kernels:
         symbol = str(row.get("symbol"))
@@ -76,17 +91,24 @@ def _built(kernels: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CensusConclusion:
-    """What a census comes to: the record's `evidence.census`, and labels."""
+    """The result of a census: the record's `evidence.census`, and labels."""
 
     evidence: Mapping[str, Any]
     labels: tuple[str, ...] = ()
 
 
 def conclude(claimed: Mapping[str, Any], sources: KernelSources) -> CensusConclusion:
-    """From what a session noted (`rows`, `complete`, `lack`, `limits`, `timed`) and what is known of the sources.
+    """Assign owners to kernels and derive labels.
 
-    Labels that need no run are given even where no census could be taken. Raises nothing for what a contestant sent,
-    since rows were parsed strictly on arrival.
+    Labels that need no run are set even without a census.
+
+    Args:
+        claimed: `rows`, `complete`, `lack`, `limits` and `timed` from `census_request.take_census`; rows were validated
+            on arrival.
+        sources: What is known about the solution's own kernels.
+
+    Returns:
+        Evidence and labels.
     """
     rows = [KernelRow.from_json(row) for row in claimed.get("rows", ())]
     limits = MultiprocessorLimits.from_json(claimed["limits"]) if claimed.get("limits") else None
@@ -119,7 +141,7 @@ def _owner(row: KernelRow, sources: KernelSources) -> tuple[KernelOwner | None, 
 
 def _labels(owned: Sequence[Owned], sources: KernelSources, *, known: bool, timed: bool) -> tuple[str, ...]:
     if not sources.may_bring:
-        # That needs no look at the device: there is nothing that a kernel of its own could come from.
+        # The source alone decides: nothing in it can create a kernel.
         only = any(owner is KernelOwner.LIBRARY for _, owner, _ in owned)
         return (TORCH_ONLY, NO_CUSTOM_KERNEL, *((LIBRARY_ONLY,) if only else ()))
     if not known:
@@ -129,8 +151,8 @@ def _labels(owned: Sequence[Owned], sources: KernelSources, *, known: bool, time
     if unknown:
         return ()
     if not timed:
-        # Of libraries the host device counts cuBLAS's routines only, and a plain C++ extension needs no kernel. Who
-        # has none, and imports what kernels can be made with, made none.
+        # The host device counts no library kernels but cuBLAS's, and a plain C++ extension needs no kernel. A solution
+        # without kernels that only imports a kernel framework made none.
         if own or (sources.extensions and not (library or sources.has_kernels)):
             return ()
         return (
@@ -148,7 +170,10 @@ def _labels(owned: Sequence[Owned], sources: KernelSources, *, known: bool, time
 
 
 def _share(owned: Sequence[Owned], whose: KernelOwner, total_s: float) -> float | None:
-    """Part of the device time, copies and fills included in the whole; None where no time was measured."""
+    """Return the share of the device time; None without times.
+
+    The device time includes copies and fills.
+    """
     if total_s <= 0.0:
         return None
     return math.fsum(row.total_s for row, owner, _ in owned if owner is whose) / total_s
@@ -162,7 +187,7 @@ def _described(
     total_s: float,
     limits: MultiprocessorLimits | None,
 ) -> dict[str, Any]:
-    """One row of the record: what is not known or makes no sense for it is left out."""
+    """Build one row of the record; leave out values that are unknown or do not apply."""
     held: dict[str, Any] = {"name": row.name, "kind": row.kind, "calls": row.calls}
     if total_s > 0.0:
         held |= {"total_s": row.total_s, "share": row.total_s / total_s}
@@ -172,10 +197,10 @@ def _described(
     if library is not None:
         held["library"] = library
     if math.prod(row.grid) == 0:
-        return held  # a routine of a library's on the host device, which has no kernel there
+        return held  # a library routine on the host device, which is no kernel there
     held |= {"grid": list(row.grid), "block": list(row.block)}
     if total_s <= 0.0:
-        return held  # the host device knows no registers
+        return held  # the host device has no registers
     held |= {
         "registers": row.registers,
         "static_shared_bytes": row.static_shared_bytes,

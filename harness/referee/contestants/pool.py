@@ -1,10 +1,9 @@
-"""Contestants begun ahead: forked, sandboxed and with their device open before their turn comes.
+"""Start contestants ahead: forked, sandboxed, with their device open.
 
-Trusted side. Imports `contestant`, `messages` and `sandbox`. One begun ahead is for one purpose of one known task,
-with the very policy and log that it would get in its turn, and no code of any submission is in it before it is taken.
-A thread begins one after another and leaves each stopped; while something is timed, the one that is at it is stopped
-in the middle (`hold`). It is no more than a head start: where there is none, or it is not sound any more, `take`
-starts a contestant on the spot.
+Trusted side. A contestant started ahead serves one purpose of one known task, with the same sandbox and log as without
+the pool; no submission's code is in it before it is taken. One thread starts them in turn and leaves each stopped;
+while something is timed, `hold` stops the one that is starting. If none is ready or working, `take` starts one on the
+spot. See guides/design/contestants.md.
 """
 
 from __future__ import annotations
@@ -26,26 +25,27 @@ from harness.sandbox.suspend import StopError
 from harness.sandbox.zygote import Zygote, ZygoteError
 
 OPEN_LIMIT_S = 60.0
-"""How long opening a device ahead may take, the time included in which it is held; it is some tenths of a second."""
+"""Seconds for opening a device ahead, including time on hold; usually some tenths of a second."""
 
 PAUSE_S = 0.005
-"""How long a silence must be over before one more is begun: another may follow at once, and would wait for it."""
+"""Seconds without a hold before the next start: another hold may follow at once and would have to wait."""
 
 SOUND_LIMIT_S = 5.0
-"""How long one that has its device open may take to say that it still is."""
+"""Seconds for a contestant to confirm that its open device still works."""
 
 
 class Purpose(StrEnum):
-    """What a contestant of a task is for; the first task of a problem needs both."""
+    """Purpose of a task's contestant; the first task of a problem needs both."""
 
     CALIBRATION = "calibration"
-    """The harness's own code, on which is measured what bursts cost."""
+    """Runs the harness's own code, to measure the cost of bursts."""
     JUDGEMENT = "judgement"
+    """Runs the solution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which contestant: of the task with this log, for this purpose."""
+    """Identifies a contestant: task (by its log) and purpose."""
 
     log_path: Path
     purpose: Purpose = Purpose.JUDGEMENT
@@ -53,7 +53,10 @@ class Key:
 
 @dataclass(slots=True, eq=False)
 class _PendingStart:
-    """One that was asked for. `contestant` is None until it is `over`, and then where there is none to be had."""
+    """A requested contestant.
+
+    `contestant` is None until `over` is set, and afterwards if it could not be started.
+    """
 
     head: Key
     policy: SandboxPolicy
@@ -63,9 +66,15 @@ class _PendingStart:
 
 
 class ContestantPool:
-    """Begins contestants of one zygote ahead. A context manager; used by one thread, beside its own.
+    """Starts contestants of one zygote ahead. A context manager.
 
-    Only behind full walls: a submission runs while another's contestant waits.
+    Used by one thread besides its own. Works only with the full sandbox, because a solution runs while another's
+    contestant waits.
+
+    Args:
+        zygote: Forks the processes.
+        opening: Request to open the device.
+        memory_limit_bytes: Host memory limit of each.
     """
 
     def __init__(self, zygote: Zygote, opening: Open, *, memory_limit_bytes: int) -> None:
@@ -84,7 +93,12 @@ class ContestantPool:
         self._thread: threading.Thread | None = None
 
     def begin(self, head: Key, policy: SandboxPolicy) -> None:
-        """Have it begun, after those asked for before; one that is begun or waits to be is left as it is."""
+        """Request a contestant; it starts after earlier requests.
+
+        Args:
+            head: Identifies it. If it exists or is requested with the same policy, nothing changes.
+            policy: Its sandbox.
+        """
         with self._changed:
             if self._closed or self._unwalled or policy.mode == "off":
                 return
@@ -100,8 +114,17 @@ class ContestantPool:
             self._changed.notify_all()
 
     def take(self, head: Key, policy: SandboxPolicy) -> ContestantProcess:
-        """The contestant begun ahead under this name, if it has this policy and is sound, else a new one. The caller
-        ends it. Raises what `ContestantProcess` raises.
+        """Return the contestant started ahead, or a new one.
+
+        Args:
+            head: Identifies it.
+            policy: Its sandbox; a contestant with another one, or one that no longer works, is replaced.
+
+        Returns:
+            The process; the caller ends it.
+
+        Raises:
+            Exception: As `ContestantProcess`.
         """
         with self._changed:
             begun = self._known.pop(head, None)
@@ -118,26 +141,30 @@ class ContestantPool:
         return ContestantProcess(self._zygote, policy, head.log_path, memory_limit_bytes=self._memory_limit_bytes)
 
     def keep(self, log_paths: Collection[Path]) -> None:
-        """End all but those of the tasks with these logs."""
+        """End all contestants except those of the tasks with these logs.
+
+        Args:
+            log_paths: Logs of the tasks to keep.
+        """
         with self._changed:
             others = [head for head in self._known if head.log_path not in log_paths]
         self._drop(others)
 
     def hold(self) -> None:
-        """Begin nothing more until `release`; returns when what is under way is stopped."""
+        """Start nothing more until `release`; return when the current start is stopped."""
         with self._changed:
             self._held = True
-            # Walls are built by the zygote, in some milliseconds.
+            # The zygote builds the sandbox in some milliseconds.
             self._changed.wait_for(lambda: not self._busy or self._opening_now is not None)
             if self._opening_now is not None:
                 try:
                     self._opening_now.hold()
-                except StopError:  # in the driver's hands: so it is let come to its end
+                except StopError:  # the driver can't be interrupted: let the start finish
                     self._opening_now.go_on()
                     self._changed.wait_for(lambda: not self._busy)
 
     def release(self) -> None:
-        """Go on after a `hold`. Idempotent."""
+        """Continue after `hold`. Idempotent."""
         with self._changed:
             self._held = False
             if self._opening_now is not None:
@@ -161,7 +188,10 @@ class ContestantPool:
         self.close()
 
     def _finish(self, begun: _PendingStart) -> None:
-        """Wait until one that is under way is over; it is needed, so it goes on even in a silence."""
+        """Wait until a start has ended.
+
+        It continues even during a hold, because its contestant is needed now.
+        """
         with self._changed:
             if self._held and self._opening_now is not None and not begun.over.is_set():
                 self._opening_now.go_on()
@@ -173,7 +203,7 @@ class ContestantPool:
             for head in heads:
                 if (begun := self._known.pop(head, None)) is None:
                     continue
-                begun.dropped = True  # one under way is ended by the thread that begins it
+                begun.dropped = True  # the thread that starts it will end it
                 if begun in self._waiting:
                     self._waiting.remove(begun)
                 if begun.contestant is not None:
@@ -188,7 +218,7 @@ class ContestantPool:
         return False
 
     def _work(self) -> None:
-        """The thread: one after another, so that each is ready as soon as can be."""
+        """Run the thread: start one contestant after another, each as early as possible."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or (self._waiting and not self._held))
@@ -215,7 +245,10 @@ class ContestantPool:
                     self._changed.notify_all()
 
     def _opened(self, begun: _PendingStart) -> ContestantProcess | None:
-        """A contestant with its device open; None where there is none, whose reason shows when it is its turn."""
+        """Start a contestant and open its device; None if that fails.
+
+        `take` then shows the reason.
+        """
         try:
             contestant = ContestantProcess(
                 self._zygote, begun.policy, begun.head.log_path, memory_limit_bytes=self._memory_limit_bytes
@@ -237,34 +270,44 @@ class ContestantPool:
         finally:
             with self._changed:
                 self._opening_now = None
-                # It may have answered just before it was to be held; it is paused by now, and needs no other hold.
+                # It may have answered just before the hold; it is paused now and needs no hold.
                 contestant.go_on()
         contestant.__exit__()
         return None
 
 
 RELEASE_LIMIT_S = 10.0
-"""How long letting go of a problem may take; it is some milliseconds."""
+"""Seconds for releasing a problem; usually some milliseconds."""
 
 
 class TrustedContestant:
-    """Lends it for one problem after another; used by one thread. `close` ends it."""
+    """Lends the contestant of trusted code to one problem after another.
+
+    Used by one thread.
+    """
 
     def __init__(self, start: Callable[[Task], ContestantProcess]) -> None:
-        """`start` starts a new one, or raises `ContestantFailed`."""
+        """Use `start` to start a new one; it may raise `ContestantFailed`."""
         self._start = start
         self._kept: ContestantProcess | None = None
         self._base_bytes: int | None = None
 
     @property
     def waits(self) -> bool:
-        """Whether there is one that needs not be started."""
+        """Whether one is ready."""
         return self._kept is not None
 
     @contextmanager
     def lent(self, task: Task) -> Iterator[ContestantProcess]:
-        """One for `task`, whose policy is the same for all of them; `give_back` may keep it, else it is ended with the
-        block.
+        """Lend a contestant for `task`; all tasks have the same policy.
+
+        It ends with the block unless `give_back` keeps it.
+
+        Args:
+            task: The task.
+
+        Yields:
+            The process.
         """
         contestant, self._kept = self._kept or self._start(task), None
         try:
@@ -274,10 +317,18 @@ class TrustedContestant:
                 contestant.__exit__()
 
     def give_back(self, contestant: ContestantProcess, device: Device, peak_bytes: int | None) -> int | None:
-        """Keep it for the next problem, behind full walls. How much device memory its process had; None: not known.
+        """Keep the contestant for the next problem, if its sandbox is full.
 
-        `peak_bytes` is what its calls have allocated. All else is the same for every problem, and is found out by
-        ending the first one: what the driver gets back by that, less its peak.
+        All memory except that of its calls is the same for every problem. It is measured once, by ending the first
+        contestant.
+
+        Args:
+            contestant: The lent process.
+            device: The device, which tells the memory in use.
+            peak_bytes: Most device memory that its calls had allocated; None if unknown.
+
+        Returns:
+            Bytes of device memory that its process had; None if unknown.
         """
         before = device.taken_bytes()
         if before is not None and self._base_bytes is None:
@@ -288,13 +339,13 @@ class TrustedContestant:
                 self._base_bytes = process_bytes - peak_bytes
             return process_bytes
         if contestant.sandbox.strength == "full":
-            with suppress(ContestantFailed):  # what was measured before holds, and the next problem gets a new one
+            with suppress(ContestantFailed):  # the measurements stay valid, and the next problem gets a new one
                 contestant.release(RELEASE_LIMIT_S)
                 self._kept = contestant
         return None if self._base_bytes is None or peak_bytes is None else self._base_bytes + peak_bytes
 
     def close(self) -> None:
-        """End the one that waits. Idempotent."""
+        """End the waiting contestant. Idempotent."""
         contestant, self._kept = self._kept, None
         if contestant is not None:
             contestant.__exit__()

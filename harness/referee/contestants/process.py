@@ -1,7 +1,7 @@
-"""The referee's end of one contestant: start it, ask it, and turn whatever goes wrong into a `Failure`.
+"""Control one contestant process: start, requests, errors as failures.
 
-Trusted side. A contestant that is late, dies, lies about the protocol or raises is a failure of its submission,
-with the status that says which; only what happens before any of its code ran is the harness's fault.
+Trusted side. A contestant that is late, dies, breaks the protocol or raises is a failure of its solution; the status
+says which. Only a failure before any of its code ran is the harness's fault. See guides/design/contestants.md.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from harness.sandbox.zygote import Child, Zygote
 CONTESTANT = "harness.untrusted.contestant.main:main"
 
 EXIT_GRACE_S = 2.0
-"""How long a contestant that closed its channel, or moved while it was stopped, may take to be seen to end."""
+"""Seconds within which a contestant must be ending after it closed its channel, or ran while stopped."""
 
 ENDING_S = 60.0
-"""How long one that is seen to end may take for that: it gives back gigabytes, or what it had of a GPU."""
+"""Seconds for the end itself: it frees gigabytes, or a GPU's memory."""
 
 TIME_IS_OVER = signal.SIGXCPU
-"""What a process on the host device is sent at its time limit, before it is killed, so that it tells where it is."""
+"""Signal sent to a host-device process at its time limit, before it is killed, so that it records its position."""
 
 TELLING_S = 5.0
-"""How long it may take for that on a busy machine; it is some milliseconds on an idle one."""
+"""Seconds allowed for that on a busy machine; milliseconds on an idle one."""
 
 _STAGE_WORDS = {
     Stage.ATTACH: "being prepared",
@@ -73,19 +73,26 @@ _REACHED_FROM = {
     Stage.IMPORT: (Stage.IMPORT, Stage.CONSTRUCT),
     Stage.CALL: (Stage.CALL,),
 }
-"""Where a request may break. A call that "could not be prepared" would be blamed on the harness, and count nowhere."""
+"""Stages at which a request may fail.
+
+Otherwise a contestant could report a failed "attach", which is the harness's fault and counts nowhere.
+"""
 
 
 MOVED = Failure(
     status=Status.disqualified,
-    reason="its process ran on between two calls, while it was stopped",
+    reason="the process ran between two calls, although the harness had stopped it",
     evidence={"rule": "stopped"},
 )
 
 
 class ContestantFailed(Exception):
-    """Ends the conversation; carries the verdict on the submission, and the `reports` that came with what it is of, or
-    what one that died without a word has left behind (`recording`).
+    """The contestant failed; carries the verdict on the solution.
+
+    Args:
+        failure: Status, reason and evidence.
+        reports: Findings that came with it, if it raised an exception.
+        recording: What a process that died has left behind.
     """
 
     def __init__(
@@ -98,10 +105,16 @@ class ContestantFailed(Exception):
 
 
 class ContestantProcess:
-    """One contestant process. A context manager: it is dead when the block ends.
+    """One contestant process. A context manager: the block's end kills it.
 
-    It runs only while it is asked something: after each reply all its threads and processes are stopped, so that none
-    can write to the arena late, look at the next inputs early, or disturb the reference.
+    It runs only during requests. After each reply all its threads and processes are stopped, so that none can write to
+    shared memory late, read the next inputs early, or disturb the reference.
+
+    Args:
+        zygote: Forks the process.
+        policy: Its sandbox.
+        log_path: File for its output.
+        memory_limit_bytes: Host memory limit, for messages.
     """
 
     def __init__(self, zygote: Zygote, policy: SandboxPolicy, log_path: Path, *, memory_limit_bytes: int) -> None:
@@ -109,35 +122,39 @@ class ContestantProcess:
         self._zygote, self._policy, self._log_path = zygote, policy, log_path
         self._child = zygote.spawn(CONTESTANT, policy, log_path)
         self.spawn_s = time.perf_counter() - begin
-        """What building its walls took, in seconds."""
+        """Seconds to start it and build its sandbox."""
         self.stopping_s = 0.0
-        """What stopping it after each reply has taken."""
+        """Seconds spent on stopping it after replies."""
         self.opened_s: float | None = None
-        """What opening its device took, where it was opened ahead."""
+        """Seconds to open its device, if that was done ahead."""
         self._memory_limit_bytes = memory_limit_bytes
         self._emulated = not policy.gpu
         self._recorder = CrashRecorder() if self._emulated else None
         self.has_one_queue = ONE_QUEUE.items() <= policy.env.items()
-        """Whether a context that it opens on a GPU has a single hardware queue."""
+        """Whether a GPU context that it opens has a single hardware queue."""
         self._exit: ExitReport | None = None
         self._asked_s = self._stopped_s = time.perf_counter()
         self.in_line_s = 0.0
-        """How long its threads stood in line for a processor while it was last asked something, all together, as the
-        kernel counts it. Threads that it makes get in each other's way, too: that proves no busy machine."""
+        """Seconds that its threads waited for a processor during the last request, summed, by the kernel's count.
+
+        Threads that it creates also delay each other, so this does not prove that the machine is busy.
+        """
         self._entered = False
-        """Whether code of the submission may be in it."""
+        """Whether code of the solution may be in the process."""
 
     @property
     def sandbox(self) -> SandboxReport:
+        """The sandbox as it was set up."""
         return self._child.report
 
     @property
     def exit_report(self) -> ExitReport | None:
+        """How the process ended; None while it runs."""
         return self._exit
 
     @property
     def ran_away(self) -> bool:
-        """Whether it was ended since it could not be held still."""
+        """Whether it was killed because it could not be stopped."""
         return self._child.ran_away
 
     def __enter__(self) -> ContestantProcess:
@@ -151,23 +168,36 @@ class ContestantProcess:
             self._recorder.close()
 
     def beside(self, target: str) -> Child:
-        """Another process behind walls like its own, and none of its memory, that runs `target` of the untrusted side.
-        The caller ends it. Raises what `Zygote.spawn` raises.
+        """Start another process in an equal sandbox, without access to this one's memory.
+
+        Args:
+            target: Function of the untrusted side, as `module:function`.
+
+        Returns:
+            The process; the caller ends it.
+
+        Raises:
+            Exception: As `Zygote.spawn`.
         """
         return self._zygote.spawn(target, self._policy, self._log_path)
 
     def hold(self) -> None:
-        """Stop it in the middle of what it was asked, from any thread, until `go_on`. Raises `StopError`."""
+        """Stop it during a request, from any thread, until `go_on`; may raise `StopError`."""
         self._child.hold()
 
     def go_on(self) -> None:
-        """Let it answer after a `hold`."""
+        """Let it continue after `hold`."""
         self._child.release()
 
     def open(self, request: Open, timeout_s: float) -> None:
-        """Let it open its device, or say that it still is sound. Nothing of the submission is there yet.
+        """Let it open its device, or confirm that it still works; no solution is loaded.
 
-        Raises `ContestantFailed`.
+        Args:
+            request: Names the device.
+            timeout_s: Seconds allowed.
+
+        Raises:
+            ContestantFailed: It did not answer correctly in time.
         """
         begin = time.perf_counter()
         reply = self._ask(request, (), Stage.ATTACH, timeout_s)
@@ -177,30 +207,38 @@ class ContestantProcess:
             self.opened_s = time.perf_counter() - begin
 
     def attach(self, request: Attach, fd: int, timeout_s: float) -> None:
+        """Give it the shared memory; raise `ContestantFailed` if that fails."""
         fds = (fd,) if self._recorder is None else (fd, self._recorder.fd)
         reply = self._ask(request, fds, Stage.ATTACH, timeout_s)
         if not isinstance(reply, Loaded):
             raise ContestantFailed(_protocol("attach", reply))
 
     def empty_calls(self, timeout_s: float) -> EmptyTimed:
-        """What calls that do next to nothing take in its process (`harness.devices.empty_kernel`). Only before
-        `load`.
-        """
+        """Time empty kernels in its process (`devices/empty_kernel.py`), before `load`."""
         reply = self._ask(TimeEmpty(), (), Stage.ATTACH, timeout_s)
         if not isinstance(reply, EmptyTimed):
             raise ContestantFailed(_protocol("empty calls", reply))
         return reply
 
     def load(self, request: Load, timeout_s: float) -> Loaded:
+        """Load the solution; raise `ContestantFailed` if that fails."""
         reply = self._ask(request, (), Stage.IMPORT, timeout_s)
         if not isinstance(reply, Loaded):
             raise ContestantFailed(_protocol("load", reply))
         return reply
 
     def burst(self, request: Burst, timeout_s: float) -> tuple[BurstDone, float]:
-        """The claims, and the seconds from the request until everything was stopped, by the referee's own clock.
+        """Run a burst of calls.
 
-        Raises `ContestantFailed`; a reply with another number of claims than calls is a protocol failure.
+        Args:
+            request: The calls.
+            timeout_s: Seconds allowed.
+
+        Returns:
+            The claims, and the seconds from the request until everything was stopped, on the referee's clock.
+
+        Raises:
+            ContestantFailed: It failed, or the number of claims differs from that of calls.
         """
         reply = self._ask(request, (), Stage.CALL, timeout_s)
         wall_s = self._stopped_s - self._asked_s
@@ -209,14 +247,36 @@ class ContestantProcess:
         return reply, wall_s
 
     def prepare(self, request: Prepare, timeout_s: float, gate_fd: int | None = None) -> str | None:
-        """Let it make ready. Why calls can't be made in the manner asked for; None where all is ready."""
+        """Prepare calls for a later `go`.
+
+        Args:
+            request: The calls and their launch mode.
+            timeout_s: Seconds allowed.
+            gate_fd: Descriptor of the stream gate, if there is one.
+
+        Returns:
+            Why calls can't be made in this mode; None if all is ready.
+
+        Raises:
+            ContestantFailed: It failed.
+        """
         reply = self._ask(request, () if gate_fd is None else (gate_fd,), Stage.CALL, timeout_s)
         if not isinstance(reply, Ready):
             raise ContestantFailed(_protocol("prepare", reply))
         return reply.refused
 
     def go(self, timeout_s: float) -> float:
-        """Start the prepared calls; the seconds until everything was stopped, by the referee's own clock."""
+        """Start the prepared calls.
+
+        Args:
+            timeout_s: Seconds allowed.
+
+        Returns:
+            Seconds until everything was stopped, on the referee's clock.
+
+        Raises:
+            ContestantFailed: It failed.
+        """
         reply = self._ask(Go(), (), Stage.CALL, timeout_s)
         wall_s = self._stopped_s - self._asked_s
         if not isinstance(reply, Ready):
@@ -224,29 +284,58 @@ class ContestantProcess:
         return wall_s
 
     def collect(self, calls: int, timeout_s: float) -> BurstDone:
-        """What it says of the `calls` that were prepared; they are over by then."""
+        """Return the claims about the prepared calls, which have ended.
+
+        Args:
+            calls: Their number.
+            timeout_s: Seconds allowed.
+
+        Returns:
+            The claims.
+
+        Raises:
+            ContestantFailed: It failed, or the number of claims differs.
+        """
         reply = self._ask(Collect(), (), Stage.CALL, timeout_s)
         if not isinstance(reply, BurstDone) or len(reply.claims) != calls:
             raise ContestantFailed(_protocol("collect", reply))
         return reply
 
     def release(self, timeout_s: float) -> None:
-        """Let it let go of its solution and arena, so that another may be loaded. Raises `ContestantFailed`."""
+        """Let it drop solution and shared memory, so that another solution can be loaded.
+
+        Args:
+            timeout_s: Seconds allowed.
+
+        Raises:
+            ContestantFailed: It failed.
+        """
         reply = self._ask(Release(), (), Stage.CALL, timeout_s)
         if not isinstance(reply, Ready):
             raise ContestantFailed(_protocol("release", reply))
 
     def census(self, request: TakeCensus, timeout_s: float) -> CensusTaken:
-        """Which kernels it says that a call runs. Raises `ContestantFailed`."""
+        """Ask which kernels a call runs.
+
+        Args:
+            request: The call.
+            timeout_s: Seconds allowed.
+
+        Returns:
+            The claimed kernels.
+
+        Raises:
+            ContestantFailed: It failed.
+        """
         reply = self._ask(request, (), Stage.CALL, timeout_s)
         if not isinstance(reply, CensusTaken):
             raise ContestantFailed(_protocol("census", reply))
         return reply
 
     def expect_still(self) -> None:
-        """Raise `ContestantFailed` where anything in it has run since its last reply: it was to stand still.
+        """Raise `ContestantFailed` if any of its code ran since its last reply.
 
-        The kernel lets a stopped process go on for reasons of the process's own (a timer, a relative's end).
+        The kernel may continue a stopped process for the process's own reasons (a timer, the end of a relative).
         """
         try:
             moved = self._entered and self._exit is None and self._child.moved()
@@ -254,18 +343,18 @@ class ContestantProcess:
             self._exit = self._child.kill()
             raise ContestantFailed(_not_stopped(Stage.CALL, error)) from error
         if moved:
-            self._exit = self._wait_for_end()  # whoever is ended, by a limit on memory say, runs for that
+            self._exit = self._wait_for_end()  # a process that is killed, by its memory limit for example, runs to end
             if self._exit is not None:
                 raise self._lost(self._died(Stage.CALL))
             self._exit = self._child.kill()
             raise ContestantFailed(MOVED)
 
     def kill(self) -> None:
-        """End it at once, from any thread; whoever waits for its answer gets `ContestantFailed`."""
+        """Kill it, from any thread; a pending request raises `ContestantFailed`."""
         self._exit = self._child.kill()
 
     def finish(self, timeout_s: float) -> None:
-        """Let it end by itself, which tools that watch it want; it is killed where that takes longer."""
+        """Let it end by itself, as tools that observe it need; kill it after `timeout_s`."""
         self._child.resume()
         self._child.channel.close()
         self._exit = self._child.wait(timeout_s)
@@ -301,17 +390,17 @@ class ContestantProcess:
                 raise ContestantFailed(_protocol(stage.value, error)) from error
             raise self._lost(self._died(stage)) from error
         if isinstance(reply, Broken | BurstDone) and reply.reports and not self._emulated:
-            # Only the host device has such checks, and one of their findings ("not emulated") counts nowhere.
-            raise ContestantFailed(_protocol(stage.value, "findings of checks that are not there"))
+            # Only the host device has such checks, and their finding "not emulated" counts nowhere.
+            raise ContestantFailed(_protocol(stage.value, "findings of checks that this device does not have"))
         if isinstance(reply, Broken):
             if reply.stage not in _REACHED_FROM[stage]:
                 raise ContestantFailed(_protocol(stage.value, f"a failure while {_STAGE_WORDS[reply.stage]}"))
-            # What goes wrong before any of its code is there is the harness's: no finding is the submission's then.
+            # Before the solution is loaded, errors and findings are the harness's.
             raise ContestantFailed(failure_of(reply), () if reply.stage is Stage.ATTACH else reply.reports)
         return reply
 
     def _wait_for_end(self) -> ExitReport | None:
-        """How it ended; None where it goes on."""
+        """Wait for its end and return the report; None if it keeps running."""
         deadline_s = time.perf_counter() + ENDING_S
         while (report := self._child.wait(EXIT_GRACE_S)) is None:
             if not self._child.is_ending() or time.perf_counter() > deadline_s:
@@ -325,8 +414,9 @@ class ContestantProcess:
         return self._child.kill()
 
     def _lost(self, failure: Failure, told: int | None = None) -> ContestantFailed:
-        """`failure` of a process that is gone, with what it has left behind where it is a verdict on the submission. It
-        was `told` to say where it stands by this signal, or ended by another.
+        """Add what a dead process left behind to its failure.
+
+        `told` is the signal that asked for its position, if the harness sent one.
         """
         if self._recorder is None or not self._entered or failure.status is Status.harness_error:
             return ContestantFailed(failure)
@@ -344,18 +434,22 @@ class ContestantProcess:
             "peak_memory_bytes": report.peak_memory_bytes,
         }
         if report.cause == "lost":
-            return Failure(status=Status.harness_error, reason=f"the process was lost while {where}", evidence=evidence)
+            return Failure(
+                status=Status.harness_error,
+                reason=f"the harness lost track of the process while {where}; repeat with --resume",
+                evidence=evidence,
+            )
         if report.cause == "machine_memory":
             return Failure(
                 status=Status.harness_error,
-                reason=f"this machine ran out of host memory while {where}: free some, and --resume",
+                reason=f"this machine ran out of host memory while {where}; free memory and repeat with --resume",
                 evidence=evidence | {"short_of_memory": True},
             )
         if report.cause == "memory_limit":
             limit = self._memory_limit_bytes / 2**30
             return Failure(
                 status=Status.out_of_memory,
-                reason=f"took more than {limit:.1f} GiB of host memory while {where}",
+                reason=f"used more than {limit:.1f} GiB of host memory, its limit, while {where}",
                 evidence=evidence,
             )
         if report.signal is not None:
@@ -371,7 +465,7 @@ class ContestantProcess:
 
 def _not_stopped(stage: Stage, error: StopError) -> Failure:
     if error.starved:
-        reason = f"this machine is too busy: {error}, for want of a processor; let it have less to do, and --resume"
+        reason = f"this machine is too busy: {error}, without a free processor; reduce its load, repeat with --resume"
         return Failure(status=Status.harness_error, reason=reason, evidence={"stage": stage.value})
     return _protocol(stage.value, error)
 
@@ -380,12 +474,12 @@ def _too_late(stage: Stage, timeout_s: float) -> Failure:
     if stage is Stage.IMPORT:
         return Failure(
             status=Status.import_error,
-            reason=f"importing and constructing did not finish within {timeout_s:.4g} s",
+            reason=f"import and constructor together did not finish within {timeout_s:.4g} s",
             evidence={"stage": stage.value, "timeout_s": timeout_s},
         )
     return Failure(
         status=Status.timeout,
-        reason=f"no answer within {timeout_s:.4g} s: an endless loop, a deadlock, or far too slow",
+        reason=f"no answer within {timeout_s:.4g} s: an endless loop, a deadlock or far too slow",
         evidence={"stage": stage.value, "timeout_s": timeout_s},
     )
 
@@ -393,13 +487,22 @@ def _too_late(stage: Stage, timeout_s: float) -> Failure:
 def _protocol(what: str, got: object) -> Failure:
     return Failure(
         status=Status.disqualified,
-        reason=one_line(f"the process answered {what} with something that the harness's own code never sends: {got}"),
+        reason=one_line(f"invalid reply to {what}, which the harness's own code never sends: {got}"),
         evidence={"rule": "protocol"},
     )
 
 
 def policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None) -> SandboxPolicy:
-    """For the solution of this task. `gpu_minor` is the number of the GPU's device file, where it is known."""
+    """Return the sandbox for a task's solution.
+
+    Args:
+        task: The solution; its extensions become readable.
+        config: Settings of the run.
+        gpu_minor: Number of the GPU's device file, if known.
+
+    Returns:
+        The policy.
+    """
     return SandboxPolicy(
         mode=config.sandbox,
         gpu=config.device is DeviceKind.CUDA,
@@ -411,13 +514,31 @@ def policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None) -> Sand
 
 
 def trusted_policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None) -> SandboxPolicy:
-    """For the harness's own code, the same for every task: it uses one stream and reads nothing of a solution's."""
+    """Return the sandbox for the harness's own code, the same for every task.
+
+    It uses one stream and reads no file of a solution.
+
+    Args:
+        task: Any task.
+        config: Settings of the run.
+        gpu_minor: Number of the GPU's device file, if known.
+
+    Returns:
+        The policy.
+    """
     own = policy_for(replace(task, readable=()), config, gpu_minor)
     return replace(own, env=ONE_QUEUE) if own.gpu else own
 
 
 def told(contestant: ContestantProcess) -> dict[str, Any]:
-    """What a record says of the walls that stood around this contestant, and of its end."""
+    """Return what a record says about the contestant's sandbox and end.
+
+    Args:
+        contestant: The process.
+
+    Returns:
+        JSON fields of the sandbox, `opened_ahead_s` and, after its end, `peak_memory_bytes` and `log_truncated`.
+    """
     held: dict[str, Any] = {**contestant.sandbox.to_json(), "opened_ahead_s": contestant.opened_s}
     ended = contestant.exit_report
     if ended is not None:

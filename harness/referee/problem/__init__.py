@@ -1,1 +1,1 @@
-"""The problem before a solution comes: reference, inputs, truth, buffers, work of one call."""
+"""A prepared problem: reference, inputs, truth, workspace, cost of one call."""

@@ -1,6 +1,6 @@
-"""The calls of a burst: over which inputs, how each is made, and which are over stress variants.
+"""Plan the calls of a burst: input sets, call modes, stress inputs.
 
-Trusted side. Decides and requests; `measure` has the calls made.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -15,32 +15,41 @@ from harness.referee.problem.stress_variants import OWN
 from harness.referee.problem.workspace import Workspace
 
 LATENCY_CALLS = 1
-"""Calls of a burst that are timed on the host's clock from an idle device."""
+"""Calls of a burst that are timed on the host's clock, starting from an idle device."""
 
 OWN_INPUTS = (OWN, 0)
 """Variant and part of inputs as the problem draws them."""
 
 FEW_SETS = 6
-"""Up to so many input sets, each is too precious to be spent on a call that is not timed."""
+"""With this many input sets or fewer, most rounds spend none on calls that are not timed."""
 
 CALLS_A_STRESSED_ONE = 4
-"""Of so many calls timed cold in a round, one is over a stress variant (and always one): as many as the mean of a
-burst's middle half (`stats`) is deaf to, should they take another time than those over the problem's own inputs."""
+"""One of this many cold-timed calls of a round uses stress inputs (at least one).
+
+The mean of a burst's middle half (`core/stats.py`) is insensitive to this share, if stress inputs take another time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
-    """One call of a burst: which input set, and how."""
+    """One call of a burst: number of its input set, and mode."""
 
     index: int
     mode: CallMode
 
 
 def plan_calls(count: int, secret: random.Random, number: int = 0, *, sparing: bool = False) -> tuple[PlannedCall, ...]:
-    """Turns of round `number` over `count` input sets in a secret order: to warm up, timed cold, timed for latency.
+    """Plan the calls of one round, over all input sets in secret order.
 
-    With `FEW_SETS` or fewer (large problems), and where calls are `sparing`, only the first round spends one on warming
-    up and only the next two one on latency, so that the timed calls don't take forever to gather.
+    Args:
+        count: Number of input sets.
+        secret: Source of the order.
+        number: Number of the round, from 0.
+        sparing: Whether calls are long, so that few are made.
+
+    Returns:
+        One warm-up call, cold-timed calls, one latency call. With `FEW_SETS` sets or fewer, or if `sparing`, only round
+        0 has a warm-up call and only rounds 1 and 2 have a latency call, so that timed calls accumulate faster.
     """
     order = list(range(count))
     secret.shuffle(order)
@@ -52,11 +61,17 @@ def plan_calls(count: int, secret: random.Random, number: int = 0, *, sparing: b
 
 
 def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterator[tuple[str, int]]:
-    """Variant and part of one stressed call after another, without end: each variant once before any comes again, in an
-    order that is drawn each time, and its parts one after another from a drawn one on. The problem's own where there
-    are no others.
+    """Yield the variants for stressed calls, without end.
 
-    By chance alone, a variant that finds a mistake might not be among those of the four rounds that most timings take.
+    Each variant comes once, in random order, before any comes again; its parts follow from a random one on. A purely
+    random choice could miss the variant that finds a mistake in the four rounds that most timings take.
+
+    Args:
+        stress: Pairs (variant, part).
+        secret: Source of the order.
+
+    Yields:
+        Pairs (variant, part); the problem's own inputs if `stress` is empty.
     """
     parts: dict[str, list[int]] = {}
     for name, part in stress:
@@ -72,11 +87,18 @@ def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterato
 def stressed_planned_calls(
     planned_calls: Sequence[PlannedCall], following: Mapping[CallMode, Iterator[tuple[str, int]]], secret: random.Random
 ) -> dict[int, tuple[str, int]]:
-    """Input sets of a round that are not drawn as the problem's own, with variant and part: of the calls of each mode
-    that `following` names one in `CALLS_A_STRESSED_ONE`, nobody knows which, the mode's next ones. A round without such
-    calls takes none.
+    """Choose the calls of a round that use stress inputs.
 
-    Each mode has its own: the process sees a call's mode, and might be right where its time does not count.
+    Each mode has its own choice: the process sees the mode, and might compute correctly only in calls that are not
+    timed.
+
+    Args:
+        planned_calls: The round's calls.
+        following: For each mode to stress, its variants (`in_turn`).
+        secret: Source of the choice.
+
+    Returns:
+        Variant and part by number of the input set: one in `CALLS_A_STRESSED_ONE` calls of each mode, at least one.
     """
     chosen = {}
     for mode, variants in following.items():
@@ -87,7 +109,7 @@ def stressed_planned_calls(
 
 
 def calls_of(workspace: Workspace, planned_calls: Sequence[PlannedCall]) -> tuple[Call, ...]:
-    """The turns as requests to the contestant."""
+    """Convert planned calls to requests for the contestant."""
     return tuple(
         Call(
             inputs=workspace.sets[planned_call.index].inputs,

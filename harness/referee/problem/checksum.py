@@ -1,13 +1,9 @@
-"""Keyed checksums of tensors' bytes, fast enough to ask after every call whether an input or an output has changed.
+"""Keyed checksums of tensors, to detect changed inputs and outputs.
 
-Imports torch, numpy and `digest_kernel`. Pure; used on the trusted side, on tensors of any device.
-
-The hash is multiply-shift for vectors (M. Thorup, "High Speed Hashing for Integers and Strings", arXiv:1504.06804,
-after M. Dietzfelbinger): with 64-bit keys a_i drawn at random and 32-bit words x_i, the sum of a_i * x_i modulo 2**64.
-Where two tensors differ, one of the words differs by d with at most 31 trailing zero bits, so that at most
-2**31 of its 2**64 keys cancel the other differences: a collision has probability 2**-33 at most per level, whatever
-the change is, for whoever does not know the salt. The order of words counts, since each place has its own key.
-(One key for a 64-bit word would be no good: flipping the top bits of any two words adds 2**63 twice, which is nothing.)
+Trusted side, for tensors of any device. The hash is multiply-shift for vectors (M. Thorup, "High Speed Hashing for
+Integers and Strings", arXiv:1504.06804, after M. Dietzfelbinger): the sum of a_i * x_i modulo 2**64, with random 64-bit
+keys a_i and 32-bit words x_i. Without the salt, two different tensors collide with probability 2**-33 at most per
+level. See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -22,29 +18,38 @@ import torch
 from harness.referee.problem import checksum_cuda
 
 KEYS = 2**18
-"""Keys of one level, 2 MiB: they stay in the L2 cache of any recent GPU while the data streams past."""
+"""Keys of one level, 2 MiB: they stay in the L2 cache of any recent GPU while the data passes."""
 
 TEMPORARY_BYTES = 64 * 2**20
-"""Memory that the products of one slice may take."""
+"""Memory for the products of one slice."""
 
 KERNEL_BYTES = KEYS // 2 * 4 * KEYS
-"""Largest tensor whose checksum takes two levels, for which the kernels are made."""
+"""Largest tensor that the CUDA kernels support: its checksum takes two levels."""
 
 
 def checksums(tensors: Sequence[torch.Tensor], *, salt: int | str | bytes) -> torch.Tensor:
-    """A checksum of the bytes of each tensor, in logical order: int64, on the tensors' device, without synchronising.
+    """Return a checksum of each tensor's bytes, in logical order.
 
-    Strides do not count: a transposed view has the checksum of its contiguous copy (which is made, if needed). The same
-    value comes from every device. What has no say is dtype and shape: compare tensors of one form. All tensors are
-    on one device; on a GPU they take one pass over their bytes and two launches together. Keep `salt` from whoever
-    could profit by a collision.
+    Strides do not count: a transposed view has the checksum of its contiguous copy, which is made if needed. Every
+    device gives the same value. Dtype and shape do not enter: compare tensors of the same form. On a GPU all tensors
+    together take one pass over their bytes and two launches.
+
+    Args:
+        tensors: Tensors of any dtype and shape, all on one device.
+        salt: Selects the keys. Keep it secret from code that could profit by a collision.
+
+    Returns:
+        One int64 value per tensor, on their device; does not synchronise.
+
+    Raises:
+        ValueError: The tensors are on different devices.
     """
     flat = [tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8) for tensor in tensors]
     if not flat:
         return torch.zeros(0, dtype=torch.int64)
     device = flat[0].device
     if any(data.device != device for data in flat):
-        raise ValueError("the tensors are on different devices")
+        raise ValueError("the tensors are on different devices; call checksums once per device")
     seed = _seed(salt)
     largest = max(data.numel() for data in flat)
     if device.type == "cuda" and largest <= KERNEL_BYTES and (kernel := checksum_cuda.load(device.index)) is not None:
@@ -55,7 +60,7 @@ def checksums(tensors: Sequence[torch.Tensor], *, salt: int | str | bytes) -> to
 
 
 def _by_operations(data: torch.Tensor, seed: int) -> torch.Tensor:
-    """The checksum of bytes (uint8) by torch's own operations, on any device."""
+    """Compute the checksum of bytes (uint8) with torch's operations, on any device."""
     level = 0
     while True:
         sums = _level(data, seed, level)
@@ -66,7 +71,7 @@ def _by_operations(data: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def _level(data: torch.Tensor, seed: int, level: int) -> torch.Tensor:
-    """Sums of keyed 32-bit words over each run of `KEYS` words (int64)."""
+    """Sum keyed 32-bit words over each run of `KEYS` words; int64."""
     keys = _keys(seed, level, str(data.device))
     whole_bytes = data.numel() // 4 * 4
     words = _words(data[:whole_bytes])
@@ -88,7 +93,7 @@ def _level(data: torch.Tensor, seed: int, level: int) -> torch.Tensor:
 
 
 def _words(data: torch.Tensor) -> torch.Tensor:
-    """Bytes as 32-bit words; copied only where they start at an odd address."""
+    """View bytes as 32-bit words; copy them only if their address is not aligned."""
     if data.storage_offset() % 4 or data.data_ptr() % 4:
         data = data.clone()
     return data.view(torch.int32)
@@ -102,6 +107,6 @@ def _seed(salt: int | str | bytes) -> int:
 
 @lru_cache(maxsize=16)
 def _keys(seed: int, level: int, device: str) -> torch.Tensor:
-    """`KEYS` random 64-bit keys; the same for one seed and level on every device. Few are kept."""
+    """Return `KEYS` random 64-bit keys, the same for one seed and level everywhere."""
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, level])))
     return torch.from_numpy(generator.integers(-(2**63), 2**63, size=KEYS, dtype=np.int64)).to(device)

@@ -1,10 +1,8 @@
-"""The sums of `digest` over any number of tensors as two CUDA kernels, compiled at first use.
+"""Checksums of many tensors by two CUDA kernels, compiled at first use.
 
-Imports `nvrtc` and torch. Trusted side. Where no kernel can be had, `digest` does the same sums with torch.
-
-The first kernel reads everything once, at the speed of the memory: a thread keeps its keys in registers and goes from
-run to run, since reading them anew for each word would take twice the words' own traffic from the L2 cache. The second
-one sums what is left, one block a tensor.
+Trusted side. If no kernel can be compiled, `checksum.py` computes the same sums with torch. The first kernel reads all
+data once, at memory speed: a thread keeps its keys in registers for all runs, since loading them again for each word
+would double the traffic from the L2 cache. The second kernel sums the rest, one block per tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ Span = tuple[int, int]
 """Address and bytes of one contiguous tensor; the address is a multiple of `ALIGNMENT_BYTES`."""
 
 Checksums = Callable[[Sequence[Span], torch.Tensor, torch.Tensor], torch.Tensor]
-"""Of `spans`, the keys of both levels (int64, as many on each, on the device): the checksum of each (int64)."""
+"""Called with spans and the keys of both levels (int64, equally many, on the device); returns one int64 per span."""
 
 ALIGNMENT_BYTES = 16
 
@@ -49,7 +47,7 @@ __device__ unsigned long long product(int word, long long key)
     return (unsigned long long)(long long)word * (unsigned long long)key;
 }
 
-// The word that begins at a byte, with zeros for what lies beyond the end.
+// The word that begins at a byte; bytes beyond the end count as zero.
 __device__ int word_at(const unsigned char *bytes, long long at, long long end)
 {
     if (at + 4 <= end)
@@ -60,8 +58,8 @@ __device__ int word_at(const unsigned char *bytes, long long at, long long end)
     return (int)word;
 }
 
-// spans: for each its address, its bytes and the number of its first run. A run has as many words as there are keys; a
-// block has one piece of the keys, and that piece of every run in turn.
+// spans: address, bytes and number of the first run of each. A run has as many words as there are keys; a block has
+// one piece of the keys, and processes that piece of every run in turn.
 extern "C" __global__ void __launch_bounds__(256, 3)
 run_sums(const long long *spans, long long count, const long long *keys, long long keys_count, unsigned long long *sums)
 {
@@ -105,7 +103,7 @@ run_sums(const long long *spans, long long count, const long long *keys, long lo
                             sum += product(word_at(bytes, at, end), key[4 * group + i]);
                     }
             }
-            // Two buffers by turns: nobody writes to one that the first thread may still be reading.
+            // Two buffers alternate: no thread writes to the one that the first thread may still be reading.
             sum = block_sum(sum, of_warps[turn ^= 1]);
             if (lane == 0)
                 atomicAdd(sums + first + begin / run_bytes, sum);
@@ -113,7 +111,7 @@ run_sums(const long long *spans, long long count, const long long *keys, long lo
     }
 }
 
-// One block a span: the sum of its runs' sums, taken as words, or the only one there is.
+// One block per span: the keyed sum of its runs' sums, taken as words; with one run, that run's sum.
 extern "C" __global__ void span_sums(const long long *spans, const long long *keys, long long keys_count,
                                      const unsigned long long *sums, unsigned long long *found)
 {
@@ -136,7 +134,7 @@ extern "C" __global__ void span_sums(const long long *spans, const long long *ke
 
 @lru_cache(maxsize=16)
 def load(device_index: int) -> Checksums | None:
-    """The kernels for a GPU, or None where they can't be had."""
+    """Return the kernels for a GPU, or None if they can't be compiled."""
     loaded = nvrtc.load(_SOURCE, ("run_sums", "span_sums"), device_index, (f"PIECE={_PIECE_WORDS}ll",))
     if loaded is None:
         return None
@@ -167,8 +165,9 @@ def load(device_index: int) -> Checksums | None:
 
 @lru_cache(maxsize=256)
 def _table(spans: tuple[Span, ...], run_bytes: int, device_index: int) -> tuple[torch.Tensor, int]:
-    """Where the spans lie and at which number the runs of each begin, on the device; how many runs there are. Kept: the
-    same places are asked for again and again.
+    """Return addresses, sizes and first runs of spans on the device, and all runs.
+
+    Cached: the same spans are used again and again.
     """
     rows = np.empty((len(spans), 3), dtype=np.int64)
     runs = 0

@@ -1,6 +1,6 @@
-"""Equally shaped tensors in pieces that fit a bounded amount of temporary memory, and places in them.
+"""Slice equally shaped tensors, so that temporaries fit a fixed amount of memory.
 
-Imports torch alone. Pure; trusted side.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ from collections.abc import Iterator, Sequence
 import torch
 
 ENTRY_BYTES = 40
-"""Temporaries of one entry: five float64 values, of which a GPU's norm needs one."""
+"""Temporary bytes per entry: five float64 values, one of them for a norm on a GPU."""
 
 TEMPORARY_BYTES = 256 * 2**20
 """Memory for the float64 temporaries of one slice."""
 
 
 def slices(count: int, *tensors: torch.Tensor | None) -> Iterator[tuple[int, tuple[torch.Tensor | None, ...]]]:
-    """Flat pieces of equally shaped tensors in logical order, with the index of their first entry.
+    """Yield flat slices of equally shaped tensors in logical order.
 
-    A tensor that is not contiguous is copied a piece at a time, never whole.
+    Args:
+        count: Most entries of a slice.
+        *tensors: Tensors of one shape; None passes through. One that is not contiguous is copied slice by slice.
+
+    Yields:
+        Index of the first entry, and the slice of each tensor.
     """
     held = [t for t in tensors if t is not None]
     if all(t.is_contiguous() for t in held):
@@ -43,7 +48,16 @@ def slices(count: int, *tensors: torch.Tensor | None) -> Iterator[tuple[int, tup
 
 
 def count_unwritten(actual: torch.Tensor, poison_byte: int | None, step: int) -> int | None:
-    """Entries all of whose bytes are `poison_byte`; None where that is not known."""
+    """Count entries whose bytes all equal the fill pattern of output buffers.
+
+    Args:
+        actual: The output.
+        poison_byte: The pattern; None if there is none.
+        step: Entries per slice.
+
+    Returns:
+        The number of such entries, or None without a pattern.
+    """
     if poison_byte is None:
         return None
     size = actual.element_size()
@@ -56,6 +70,7 @@ def count_unwritten(actual: torch.Tensor, poison_byte: int | None, step: int) ->
 
 
 def unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Convert a flat index to an index of each dimension."""
     index = []
     for size in reversed(shape):
         flat, place = divmod(flat, size)

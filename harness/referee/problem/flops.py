@@ -1,7 +1,6 @@
-"""How much one call has to do: its flops, and the least bytes between memory and chip.
+"""Count the work of one call: flops, and least bytes between memory and chip.
 
-Imports `trees` and torch. Pure but for `count_flops`, which makes the call it is given; trusted side. `roofline` makes
-times of these.
+Trusted side. `roofline.py` converts them to times.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ from harness.protocol.tensor_tree import flatten
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlopCount:
-    """Floating-point operations of one call, a multiply-add being two. Elementwise work counts as none."""
+    """Floating-point operations of one call.
+
+    A multiply-add counts as two, elementwise work as none.
+    """
 
     total: int
     by_operator: Mapping[str, int]
@@ -42,14 +44,22 @@ _EXTRA: dict[Any, Callable[..., int]] = {
     torch.ops.aten.vdot: _matrix_vector,
     torch.ops.aten.addmv: _added_matrix_vector,
 }
-"""Products with vectors, which torch's counter leaves out."""
+"""Matrix-vector and vector-vector products, which torch's counter leaves out."""
 
 
 def count_flops(call: Callable[[], object]) -> FlopCount:
-    """Count the flops of `call()` by torch's own counter: products, convolutions, attention.
+    """Count the flops of `call()` by torch's formulas.
 
-    The call is really made, once, without gradients; give it tensors on the meta device to spend nothing. Whatever
-    it raises is raised.
+    They cover products, convolutions and attention.
+
+    Args:
+        call: Is called once, without gradients. With tensors on the meta device it costs nothing.
+
+    Returns:
+        The count.
+
+    Raises:
+        Exception: Whatever `call` raises.
     """
     counts: dict[str, int] = {}
     with torch.no_grad(), _Counting(counts):
@@ -60,7 +70,7 @@ def count_flops(call: Callable[[], object]) -> FlopCount:
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up flops by operator, by torch's registry of formulas and `_EXTRA`.
 
-    What torch's `FlopCounterMode` does, less its attribution to modules; that class imports torch's compiler at the
+    Works like torch's `FlopCounterMode` without its attribution to modules. That class imports torch's compiler at its
     first call (1 to 3 s).
     """
 
@@ -72,13 +82,13 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operation imports the compiler all the same
+        return False  # else the first operation imports the compiler, too
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         packet = func._overloadpacket
         if packet not in self._formulas and func is not torch.ops.prim.device.default:
-            with self:  # a composite operation consists of ones that may have formulas
+            with self:  # the parts of a composite operation may have formulas
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
@@ -93,9 +103,11 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class Traffic:
     """Least bytes between memory and chip of one call.
 
-    `read_bytes` are distinct inputs and parameters, `written_bytes` outputs, of which `fresh_bytes` lie in memory that
-    no input lies in: an output that is an input may need no writing at all. `declared_bytes` is what the problem states
-    instead, where counting can't know (rows that are looked up, say).
+    Attributes:
+        read_bytes: Distinct inputs and parameters.
+        written_bytes: Outputs.
+        fresh_bytes: Outputs in memory of their own: an output that is an input may need no write at all.
+        declared_bytes: The problem's own number, if counting can't know it (for example table look-ups).
     """
 
     read_bytes: int
@@ -109,9 +121,15 @@ class Traffic:
 
 
 def least_traffic(inputs: object, parameters: object, outputs: object) -> Traffic:
-    """Bytes of trees of tensors (lists, tuples, dicts, nested; other values are ignored).
+    """Count the bytes of trees of tensors.
 
-    Each is counted once however often it occurs. A broadcast dimension (stride 0) counts as one entry.
+    Args:
+        inputs: Lists, tuples or dicts of tensors, nested; other values are ignored.
+        parameters: The same, for parameters and buffers.
+        outputs: The same, for outputs.
+
+    Returns:
+        Bytes, each tensor counted once; a broadcast dimension (stride 0) counts as one entry.
     """
     sources, _ = flatten([inputs, parameters])
     results, _ = flatten(outputs)

@@ -1,10 +1,8 @@
-"""Draws a problem's inputs: from its own distribution, and the stress variants that tell right from nearly right.
+"""Draw a problem's inputs: its own distribution, or a stress variant of it.
 
-Trusted side. Imports `devices`, `reference`, `trees`, `variants` and torch. Nothing here decides which variants a
-problem allows; that is `InputRules`, from the problem's declaration.
-
-`get_inputs` is called under a default-device context, so that one written for the CPU draws on the GPU, which is a
-thousand times faster on the large problems; where that fails, it is called on the CPU and the tensors are moved.
+Trusted side. `InputRules`, from the problem's declaration, decides which variants are allowed. `get_inputs` runs under
+a default-device context, so that one written for the CPU draws on the GPU: a thousand times faster for large problems.
+If that fails, it runs on the CPU and the tensors are moved. See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -23,12 +21,19 @@ from harness.referee.problem.loader import ProblemError, ReferenceModule, descri
 from harness.referee.problem.stress_variants import OWN, check_variant, transform
 
 _TRANSFORM_SALT = 0x51EED
-"""Keeps the generators of a variant apart from those of the draw it changes."""
+"""Separates a variant's random numbers from those of the draw that it changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnInputs:
-    """One set of inputs. `values` are the positional arguments of `forward`; `labels` say what was done to which."""
+    """One set of inputs.
+
+    Attributes:
+        values: Positional arguments of `forward`.
+        drawn_on: Where `get_inputs` ran.
+        variant: Name of the variant.
+        labels: What was done to each input.
+    """
 
     values: list[Any]
     drawn_on: Literal["device", "cpu"]
@@ -37,10 +42,20 @@ class DrawnInputs:
 
 
 def draw(reference: ReferenceModule, *, seed: int, variant: str = OWN, device: torch.device) -> DrawnInputs:
-    """New inputs on `device`. The same seed and variant give the same values here and in `draw_into`.
+    """Draw new inputs on `device`.
 
-    Raises `ProblemError` where `get_inputs` fails or returns what can't be passed on; `ValueError` for an
-    unknown variant.
+    Args:
+        reference: The loaded problem.
+        seed: The same seed and variant give the same values here and in `draw_into`.
+        variant: Name of a stress variant, or `own`.
+        device: Where the tensors shall be.
+
+    Returns:
+        The inputs, each contiguous and in memory of its own.
+
+    Raises:
+        ProblemError: `get_inputs` fails, or returns something that can't be placed in shared memory.
+        ValueError: The variant is unknown.
     """
     check_variant(variant)
     values, drawn_on = _own(reference, seed, device, nullcontext())
@@ -56,18 +71,33 @@ def draw(reference: ReferenceModule, *, seed: int, variant: str = OWN, device: t
 def draw_into(
     targets: Sequence[Any], reference: ReferenceModule, *, seed: int, variant: str = OWN, device: torch.device
 ) -> DrawnInputs:
-    """Like `draw`, but into the tensors of the tree `targets`, which must not overlap.
+    """Draw inputs like `draw`, but into existing tensors.
 
-    Random draws of the right shape and dtype go straight into the targets, so that the usual `get_inputs` needs no
-    memory beside them; whatever else it computes is copied. Raises `ProblemError` also where the tensors that
-    `get_inputs` returns don't fit the targets.
+    Random draws of a target's shape and dtype go straight into it, so the usual `get_inputs` needs no further memory;
+    other results are copied.
+
+    Args:
+        targets: Tree of tensors that do not overlap.
+        reference: The loaded problem.
+        seed: As in `draw`.
+        variant: As in `draw`.
+        device: As in `draw`.
+
+    Returns:
+        The inputs; their tensors are the targets.
+
+    Raises:
+        ProblemError: As in `draw`, or the tensors do not fit the targets.
+        ValueError: The variant is unknown.
     """
     check_variant(variant)
     places, _ = flatten(list(targets))
     values, drawn_on = _own(reference, seed, device, _DrawInPlace(places))
     leaves, spec = _flatten(values)
     if len(leaves) != len(places):
-        raise ProblemError(f"get_inputs returned {len(leaves)} tensors where it returned {len(places)} before")
+        raise ProblemError(
+            f"get_inputs returned {len(leaves)} tensors, but {len(places)} before; return the same number"
+        )
     labels = _layout_labels(leaves, spec)
     del values
     _move_in(leaves, places, spec)
@@ -77,7 +107,7 @@ def draw_into(
 
 
 def _transform(variant: str, leaves: Sequence[torch.Tensor], spec: TreeSpec, seed: int) -> list[str]:
-    """Apply a variant in place, with generators that don't depend on how the inputs were drawn."""
+    """Apply a variant in place; its random numbers do not depend on the draw's device."""
     if variant == OWN:
         return []
     seed_generators(seed ^ _TRANSFORM_SALT)
@@ -85,7 +115,7 @@ def _transform(variant: str, leaves: Sequence[torch.Tensor], spec: TreeSpec, see
 
 
 def _layout_labels(leaves: Sequence[torch.Tensor], spec: TreeSpec) -> list[str]:
-    """Inputs lie contiguous in shared memory, whatever strides `get_inputs` gave them; say where that differs."""
+    """Return a label for each input that is not contiguous; shared memory makes it so."""
     paths = zip(spec.paths("inputs"), leaves, strict=True)
     return [f"{path}: made contiguous" for path, leaf in paths if not leaf.is_contiguous()]
 
@@ -93,7 +123,7 @@ def _layout_labels(leaves: Sequence[torch.Tensor], spec: TreeSpec) -> list[str]:
 def _own(
     reference: ReferenceModule, seed: int, device: torch.device, around: Any
 ) -> tuple[Any, Literal["device", "cpu"]]:
-    """What `get_inputs` returns, drawn on the device if that works, and where it was drawn."""
+    """Call `get_inputs` on the device or, if that fails, on the CPU; name the place."""
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]  # the generators of a device not in use can't be seeded
     try:
@@ -107,7 +137,7 @@ def _own(
     except (torch.OutOfMemoryError, MemoryError):
         raise
     except (Exception, SystemExit):
-        # Whatever it was, the CPU decides: code that is not made for another device fails in many ways.
+        # Code written for the CPU fails in many ways on another device: try the CPU.
         pass
     try:
         seed_generators(seed)
@@ -120,7 +150,7 @@ def _own(
 
 
 def _flatten(values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
-    """The tensors of the inputs, checked to be something that can be shared with another process."""
+    """Return the inputs' tensors, checked to be storable in shared memory."""
     if not isinstance(values, list | tuple):
         raise ProblemError(f"get_inputs returns a {type(values).__name__}, not a list")
     try:
@@ -128,18 +158,21 @@ def _flatten(values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
     except TreeError as error:
         raise ProblemError(f"get_inputs returns no usable inputs: {error}") from error
     if opaque := spec.opaque("inputs"):
-        raise ProblemError(f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which can't be passed on")
+        raise ProblemError(
+            f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which shared memory can't hold; return tensors "
+            "and numbers"
+        )
     for path, leaf in zip(spec.paths("inputs"), leaves, strict=True):
         if leaf.layout is not torch.strided or leaf.is_quantized:
-            raise ProblemError(f"{path} is not a dense tensor ({leaf.layout}), which can't be passed on")
+            raise ProblemError(f"{path} is not a dense tensor ({leaf.layout}); return plain tensors")
     return leaves, spec
 
 
 class _DrawInPlace(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Lets whole random draws fill waiting targets of the same shape, dtype and device instead of new memory.
+    """Lets random draws fill waiting targets of the same shape, dtype and device.
 
-    Targets are given out once each, in order. A draw that turns out to be an intermediate has used a target as
-    scratch memory, which is harmless: `_move_in` sorts out who lies where.
+    Each target is used once, in order. A draw that turns out to be an intermediate has used a target as scratch memory;
+    `_move_in` copies every leaf to its place afterwards.
     """
 
     def __init__(self, targets: Sequence[torch.Tensor]) -> None:
@@ -148,7 +181,7 @@ class _DrawInPlace(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Else the first draw imports torch's compiler, for which this mode has no use: 1 to 3 s.
+        # Else the first draw imports torch's compiler, which takes 1 to 3 s.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -177,14 +210,14 @@ _FILLS: dict[Any, Any] = {
 
 
 def _move_in(leaves: Sequence[torch.Tensor], places: Sequence[torch.Tensor], spec: TreeSpec) -> None:
-    """Copy every leaf that does not lie in its place already. Leaves may lie in one another's places."""
+    """Copy every leaf that is not in its place yet; leaves may lie in others' places."""
     spans = [_span(place) for place in places]
     waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
     for path, leaf, place in zip(spec.paths("inputs"), leaves, places, strict=True):
         if leaf.shape != place.shape or leaf.dtype is not place.dtype:
             raise ProblemError(
-                f"get_inputs returned {leaf.dtype} {tuple(leaf.shape)} as {path}, "
-                f"{place.dtype} {tuple(place.shape)} before"
+                f"get_inputs returned {leaf.dtype} {tuple(leaf.shape)} as {path}, but "
+                f"{place.dtype} {tuple(place.shape)} before; return the same shapes and dtypes"
             )
         held = leaf.detach()
         if held.device == place.device and held.data_ptr() == place.data_ptr() and held.stride() == place.stride():
@@ -197,7 +230,7 @@ def _move_in(leaves: Sequence[torch.Tensor], places: Sequence[torch.Tensor], spe
 
 
 def _span(tensor: torch.Tensor) -> tuple[torch.device, int, int]:
-    """Device and address range of a tensor's whole storage, an upper bound of what it touches."""
+    """Return device and address range of a tensor's storage: all that it may touch."""
     storage = tensor.untyped_storage()
     return tensor.device, storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
@@ -207,9 +240,6 @@ def _overlap(a: tuple[torch.device, int, int], b: tuple[torch.device, int, int])
 
 
 def _settled(leaf: torch.Tensor, earlier: Sequence[torch.Tensor]) -> torch.Tensor:
-    """`leaf`, copied if it is strided with gaps or overlaps, or shares memory with an earlier input.
-
-    Copies are contiguous, as every input is once it lies in shared memory.
-    """
+    """Return `leaf`, or a contiguous copy if it has gaps, overlaps or shares memory."""
     shared = any(_overlap(_span(leaf), _span(other)) for other in earlier)
     return leaf.clone(memory_format=torch.contiguous_format) if shared or not leaf.is_contiguous() else leaf

@@ -1,10 +1,8 @@
-"""Loads a problem's module from its source, with a workload's sizes in place of the file's.
+"""Load a problem's module from its source, with a workload's sizes.
 
-Trusted side only: the referee and the baselines use it, a contestant never sees it. A problem is trusted code and is
-executed here. Imports the vocabulary, `devices`, `python_syntax`, `sizes`, `trees` and `progress_marker`.
-
-The module is registered under a random name, since dataclasses, `torch.compile` and Triton look a class up by
-the name of its module, and so that nothing else in the process can reach it by guessing. Two loads share nothing.
+Trusted side: a problem is trusted code, executed in the referee; a contestant never sees it. The module gets a random
+name in `sys.modules`: dataclasses, `torch.compile` and Triton look up a class by its module's name, and no other code
+can guess it. Two loads share nothing.
 """
 
 from __future__ import annotations
@@ -30,17 +28,18 @@ from harness.protocol.tensor_tree import TreeError, flatten, unflatten
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
 INIT_SEED = 0
-"""Seed before `get_init_inputs`: constructor arguments are part of the problem, the same in every run."""
+"""Seed before `get_init_inputs`: constructor arguments belong to the problem and are the same in every run."""
 
 
 class ProblemError(Exception):
-    """The problem is at fault, never a solution: it can't be loaded, or its reference or its inputs fail. The message
-    does not say which problem: whoever shows it does.
+    """The problem is at fault, not a solution: it can't be loaded, or its code fails.
+
+    The message does not name the problem; the code that shows it does.
     """
 
 
 class ReferenceModule:
-    """A loaded problem. Made by `load_reference`."""
+    """A loaded problem; `load_reference` creates it."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class ReferenceModule:
         self.workload = workload
         self._progress_marker = progress_marker
         self.sizes = sizes
-        """Values of the file's constants under this workload, for declared costs and for display."""
+        """Values of the file's constants at this workload, for declared costs and for display."""
         self._module = module
         self._model_class = self._member("Model")
         if not (isinstance(self._model_class, type) and issubclass(self._model_class, torch.nn.Module)):
@@ -64,20 +63,25 @@ class ReferenceModule:
         weakref.finalize(self, sys.modules.pop, module.__name__, None)
 
     def at(self, step: Phase) -> AbstractContextManager[None]:
-        """Whoever runs the problem's code does so in this, and says which."""
+        """Mark that the problem's code runs in this phase; required around each such call."""
         return self._progress_marker.at(self.problem, self.workload, step)
 
     def get_inputs(self) -> Any:
-        """What the problem's own function returns; raises what that raises. `harness.referee.problem.inputs` draws
-        through it.
+        """Return the result of the problem's `get_inputs`; raise whatever it raises.
+
+        `harness.referee.problem.inputs` draws through this.
         """
         with self.at(Phase.INPUTS):
             return self._get_inputs()
 
     def init_inputs(self) -> list[Any]:
-        """The constructor's arguments: a new list with the same values in every call.
+        """Return the constructor's arguments.
 
-        Raises `ProblemError` where `get_init_inputs` fails or returns no list or tuple.
+        Returns:
+            A new list with the same values in every call.
+
+        Raises:
+            ProblemError: `get_init_inputs` fails or returns no list or tuple.
         """
         seed_generators(INIT_SEED)
         with self._blame("get_init_inputs failed"), self.at(Phase.INIT_INPUTS):
@@ -87,12 +91,23 @@ class ReferenceModule:
         return list(held)
 
     def model(self, seed: int, device: torch.device | None, dtype: torch.dtype | None = None) -> torch.nn.Module:
-        """A new `Model` on `device`, its floating-point parameters and buffers cast to `dtype` if one is given.
+        """Construct a new `Model`.
 
-        As KernelBench does, it is constructed on the CPU right after seeding, so that a solution constructed
-        under the same seed draws the same weights on every device, and left in the mode its constructor chose.
-        Tensors among the constructor's arguments are moved to `device` first. None leaves everything where it is
-        made. Raises `ProblemError`.
+        As in KernelBench, it is constructed on the CPU right after seeding, so that a solution constructed under the
+        same seed draws the same weights on every device. It stays in the mode (train or eval) that its constructor
+        chose.
+
+        Args:
+            seed: Seed of all generators.
+            device: Where parameters, buffers and tensors among the arguments go; None leaves them where they are
+                created.
+            dtype: Type for floating-point parameters and buffers, if given.
+
+        Returns:
+            The model.
+
+        Raises:
+            ProblemError: The constructor fails, or the model can't be moved.
         """
         arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
         seed_generators(seed)
@@ -117,7 +132,7 @@ class ReferenceModule:
 
     @contextmanager
     def _blame(self, what: str) -> Iterator[None]:
-        """Turn the problem's exceptions into `ProblemError`; lack of memory is the machine's fault and passes."""
+        """Turn the problem's exceptions into `ProblemError`; out-of-memory errors pass."""
         try:
             yield
         except (torch.OutOfMemoryError, MemoryError, ProblemError):
@@ -127,10 +142,18 @@ class ReferenceModule:
 
 
 def load_reference(problem: Problem, workload: Workload, progress_marker: ProgressMarker = NOWHERE) -> ReferenceModule:
-    """Execute `problem` with the sizes of `workload` in a module of its own.
+    """Execute a problem in a module of its own.
 
-    `progress_marker` is told whenever, now and later, the problem's code runs.
-    Raises `ProblemError` where the file doesn't parse or run, or lacks `Model`, `get_inputs` or `get_init_inputs`.
+    Args:
+        problem: The problem.
+        workload: Its sizes replace the file's constants.
+        progress_marker: Records whenever, now or later, the problem's code runs.
+
+    Returns:
+        The loaded problem.
+
+    Raises:
+        ProblemError: The file does not parse or run, or defines no `Model`, `get_inputs` or `get_init_inputs`.
     """
     name = f"reference_{secrets.token_hex(16)}"
     module = ModuleType(name, problem.id)
@@ -156,8 +179,9 @@ def load_reference(problem: Problem, workload: Workload, progress_marker: Progre
 
 @contextmanager
 def cuda_missed() -> Iterator[None]:
-    """Raise `ProblemError` where the problem's code asks for autocasting on a GPU and there is none: torch would only
-    warn, and compute in another type than the solution, for which a GPU is there.
+    """Raise `ProblemError` if the problem uses autocast on a GPU and there is none.
+
+    torch would only warn, and compute in another type than a solution that has a GPU.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=_NO_AUTOCAST)
@@ -167,36 +191,46 @@ def cuda_missed() -> Iterator[None]:
             if re.match(_NO_AUTOCAST, str(warning)) is None:
                 raise
             raise ProblemError(
-                "it computes under torch.autocast('cuda'), which only a GPU has; torch.autocast(x.device.type) works "
-                "on the host device, too"
+                "it computes under torch.autocast('cuda'), which only a GPU has; use torch.autocast(x.device.type), "
+                "which also works on the host device"
             ) from warning
 
 
 _NO_AUTOCAST = "(User provided device_type of 'cuda', but )?CUDA is not available"
-"""As versions of torch say it."""
+"""The message in different versions of torch."""
 
 
 def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The model's parameters and buffers by name, not copies. What `get_extra_state` adds is of any type and no part
-    of what is compared. Raises `ProblemError` where one of them has no shape before the first call.
+    """Return the model's parameters and buffers by name, not copied.
+
+    Results of `get_extra_state` are not tensors and are left out.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Tensors by name.
+
+    Raises:
+        ProblemError: A parameter has no shape before the first call (a lazy module).
     """
     held = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
     for name, value in held.items():
         if torch.nn.parameter.is_lazy(value):
             raise ProblemError(
-                f"the model's {name} has no shape before the first call (a lazy module), so that no solution can be "
-                "given its values: write the sizes out"
+                f"the model's {name} has no shape before the first call (a lazy module), so no solution can get its "
+                "values; write the sizes out"
             )
     return held
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line."""
+    """Return an exception as one line."""
     return one_line(f"{type(error).__name__}: {error}", limit=300)
 
 
 def _moved(arguments: Sequence[Any], device: torch.device) -> list[Any]:
-    """`arguments` with their tensors on `device`; objects that are no trees stay as they are."""
+    """Move tensors among the arguments to `device`; other objects stay unchanged."""
     try:
         leaves, spec = flatten(list(arguments))
         if not leaves or spec.opaque() or spec.degraded:

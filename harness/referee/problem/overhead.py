@@ -1,7 +1,7 @@
-"""What the defences of one evaluation cost: seconds by defence, added up where they are spent.
+"""Seconds that each defence of one evaluation costs.
 
-Trusted side; imports nothing. A ledger is made for each solution; its total against the rest of the evaluation is the
-overhead that `tests/benchmarks/bench_defences.py` prints.
+Trusted side. Each solution has a ledger. `tests/benchmarks/bench_defences.py` prints the total relative to the rest of
+the evaluation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 class TimeLedger:
-    """Seconds by defence. `spend` does not add up twice where one is nested in another."""
+    """Seconds by defence; nested blocks are counted once, for the outer one."""
 
     def __init__(self) -> None:
         self._spent_s: dict[str, float] = {}
@@ -20,7 +20,7 @@ class TimeLedger:
 
     @contextmanager
     def spend(self, name: str) -> Iterator[None]:
-        """Count the block's seconds towards `name`, unless another block around it counts already."""
+        """Add the block's seconds to `name`, unless an outer block counts them already."""
         self._depth += 1
         begin = time.perf_counter()
         try:
@@ -31,9 +31,10 @@ class TimeLedger:
                 self.add(name, time.perf_counter() - begin)
 
     def add(self, name: str, seconds: float) -> None:
+        """Add seconds to `name`."""
         self._spent_s[name] = self._spent_s.get(name, 0.0) + seconds
 
     def close(self) -> dict[str, float]:
-        """All seconds by name; the ledger is empty afterwards."""
+        """Return all seconds by name and empty the ledger."""
         held, self._spent_s = self._spent_s, {}
         return held

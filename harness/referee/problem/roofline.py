@@ -1,24 +1,14 @@
-"""How fast a device could be at most: the least time that the flops and bytes of a problem take on it.
+"""Least time that a problem's flops and bytes take on a device.
 
-Imports `model`, `work` (which counts them) and `datasheets`. Pure; trusted side. Nothing here measures peaks:
-`harness.devices.measured_peaks` does, its results come in as `Peaks`.
+Trusted side. It computes two different times:
 
-Two different times, never to be confused:
+* `speed_of_light` is the target: the roofline of S. Williams, A. Waterman and D. Patterson ("Roofline: an insightful
+  visual performance model for multicore architectures", CACM 52(4), 2009) with the launch as third bound. Peaks are the
+  measured ones, else the datasheet's. A better algorithm can beat it.
+* `trust_floor` convicts: no honest call can be faster. It counts only unavoidable bytes and flops at rates that are
+  upper bounds.
 
-* `speed_of_light` is what to aim at: the roofline of S. Williams, A. Waterman and D. Patterson ("Roofline: an
-  insightful visual performance model for multicore architectures", CACM 52(4), 2009) with the launch as a third
-  bound, max(flops / peak rate of the class, least bytes / memory bandwidth, launch floor). Flops are the reference's
-  own, bytes are each input and parameter read once and each output written once. Peaks are those measured on the very
-  GPU (`peaks`), since no program reaches a datasheet's: a fraction then says what is left to gain. Without them the
-  datasheet's stand in, and `peaks_source` says so. A better algorithm can beat it, and so can a kernel that is better
-  than the library call that the peak was measured with.
-* `trust_floor` convicts, so nothing honest may ever be faster. It counts only what can't be avoided: the bytes of
-  outputs in memory of their own, as far as they exceed the L2 cache (which may hold the last ones when the clock
-  stops). Inputs count by the share that the problem declares to be needed (default none: half of a triangular
-  matrix need not be read, nor the rows that a mask drops), flops only where the problem declares a lower bound (the
-  reference's may be saved by exact algebra). Rates are upper bounds and never the measured peaks themselves, which
-  another program may pass: the datasheet's, else the measured ones with a margin; and for arithmetic the fastest unit
-  of the chip that can reach the class at all, since float32 accuracy can be had from sums of narrow products.
+See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -31,13 +21,18 @@ from harness.devices.gpu_specs import Peaks, datasheet
 from harness.referee.problem.flops import Traffic
 
 MEASURED_MARGIN = 1.25
-"""By how much a measured peak may fall short of the true one: copies reach 0.85 to 0.93 of the datasheet, and reading
-alone or writing alone is somewhat faster than copying."""
+"""Factor by which a measured peak may fall short of the true one.
+
+Copies reach 0.85 to 0.93 of the datasheet; only reading or only writing is somewhat faster than copying.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedOfLight:
-    """The least time and what sets it: `memory`, `compute` or `launch`. The parts are None where not known."""
+    """The least time and its bound: `memory`, `compute` or `launch`.
+
+    Times are in seconds; a part that is unknown is None.
+    """
 
     sol_time_s: float
     bound: str
@@ -47,7 +42,14 @@ class SpeedOfLight:
     peaks_source: str
 
     def fraction(self, device_s: float) -> float:
-        """How much of the speed of light a measured time reaches; above 1 it beats the model's assumptions."""
+        """Return the share of the speed of light that a measured time reaches.
+
+        Args:
+            device_s: Measured seconds.
+
+        Returns:
+            The share; above 1 the solution beats the model's assumptions.
+        """
         return self.sol_time_s / device_s
 
     def to_json(self) -> dict[str, Any]:
@@ -62,11 +64,17 @@ class SpeedOfLight:
 
 
 def speed_of_light(flops: int, total_bytes: int, peaks: Peaks, precision: PrecisionClass) -> SpeedOfLight:
-    """The roofline's time for `flops` at the rate of `precision` and `total_bytes` (read plus written).
+    """Compute max(flops / peak rate, bytes / peak bandwidth, launch floor).
 
-    Memory counts at the fastest of copying and reading, so that a reduction does not come out above 1.
+    Args:
+        flops: Of the reference; a multiply-add counts as two.
+        total_bytes: Bytes read plus bytes written.
+        peaks: Rates of the GPU. The bandwidth is that of copying or reading, whichever is faster, so that a reduction
+            does not exceed 1.
+        precision: Selects the peak rate; if that is unknown, there is no compute bound.
 
-    A class whose rate is unknown for this GPU leaves the compute bound out.
+    Returns:
+        The least time and its parts.
     """
     rate = peaks.flops_per_s.get(precision.value)
     memory_s = total_bytes / peaks.memory_bytes_per_s
@@ -85,10 +93,15 @@ def speed_of_light(flops: int, total_bytes: int, peaks: Peaks, precision: Precis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredLeast:
-    """What a problem's YAML states to be unavoidable at one workload; every part may be absent.
+    """Unavoidable work that a problem's YAML declares for one workload.
 
-    `read_share` is the share of input and parameter bytes that any right answer must read; `least_bytes` replaces the
-    count by one number; `least_flops` bounds the arithmetic of every algorithm that reaches the class.
+    Attributes:
+        read_share: Share of input and parameter bytes that any correct answer must read.
+        least_bytes: Replaces the counted bytes.
+        least_flops: Lower bound for every algorithm that reaches the precision class.
+
+    Raises:
+        ValueError: A value is out of range.
     """
 
     read_share: float = 0.0
@@ -97,14 +110,14 @@ class DeclaredLeast:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.read_share <= 1.0:
-            raise ValueError(f"a read share lies between 0 and 1, not at {self.read_share}")
+            raise ValueError(f"read_share is {self.read_share}; it must lie between 0 and 1")
         if (self.least_bytes or 0) < 0 or (self.least_flops or 0) < 0:
-            raise ValueError("least bytes and flops are not negative")
+            raise ValueError("least_bytes and least_flops must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustFloor:
-    """The time below which no honest call can be, and how it comes about. Zero where nothing is unavoidable."""
+    """The time below which no honest call can be; 0 s if no work is unavoidable."""
 
     floor_s: float
     unavoidable_bytes: int
@@ -133,10 +146,18 @@ def trust_floor(
     declared: DeclaredLeast | None = None,
     l2_bytes: int | None = None,
 ) -> TrustFloor | None:
-    """The disqualification floor on the GPU called `device_name`; None where nothing is known of that GPU.
+    """Compute the time below which a claim is false.
 
-    The datasheet counts where there is one, else `measured` times `MEASURED_MARGIN`. `l2_bytes` is the cache's true
-    size where the driver tells it; the larger figure counts.
+    Args:
+        traffic: Bytes of the call.
+        precision: The problem's precision class.
+        device_name: Name of the GPU, to find its datasheet.
+        measured: Measured peaks; used, times `MEASURED_MARGIN`, if there is no datasheet.
+        declared: Unavoidable work that the problem declares.
+        l2_bytes: Cache size by the driver; the larger of it and the datasheet's counts.
+
+    Returns:
+        The floor, or None if neither datasheet nor measured peaks exist.
     """
     sheet = datasheet(device_name)
     peaks = sheet or measured

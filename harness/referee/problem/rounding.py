@@ -1,11 +1,8 @@
-"""Numbers as arithmetic of a precision class would hold them: each value rounded once, in several ways.
+"""Round values as arithmetic of a precision class would, in several ways.
 
-Imports `model`, `slicing` and torch. Pure; trusted side. What that does to the truth, done to inputs and weights, is
-how far right answers of the class may lie from it, whatever they compute (`numerics.sensitivities`).
-
-Only the mantissa is rounded, in fp16 to no less than its smallest subnormal number: nothing becomes infinite here, and
-nothing zero, nor does anything pass a number that the class can hold, such as the 1 that bounds probabilities. Where
-the class itself has no number for a value, an answer of it is wrong in kind, which no limit allows.
+Trusted side. The truth of rounded inputs and weights shows how far correct answers of a class may differ from the truth
+(`Reference.nearby`). Only the mantissa is rounded; no value becomes infinite, zero, or larger than a number that the
+class has, for example the 1 that bounds probabilities. See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -18,28 +15,35 @@ from harness.core.choices import PrecisionClass
 from harness.referee.problem.chunks import ENTRY_BYTES, TEMPORARY_BYTES, slices
 
 MANTISSA_BITS = {PrecisionClass.TF32: 10, PrecisionClass.FP16: 10, PrecisionClass.BF16: 7, PrecisionClass.FP8: 3}
-"""Explicit bits. fp8 stands for e4m3, the finer of its two formats; fp32 is nobody's to round to."""
+"""Explicit mantissa bits. fp8 stands for e4m3, the finer of its two formats; fp32 is never rounded to."""
 
 LEAST_UNIT = {PrecisionClass.FP16: 2.0**-24}
-"""Units in the last place are at least this large. Types with the exponents of float32 have no such bound to speak of,
-and fp8 is used with a scale."""
+"""Smallest unit in the last place: fp16's smallest subnormal number.
+
+The other types have float32's exponents, or are used with a scale (fp8).
+"""
 
 
 class Rounding(Enum):
-    """A way of rounding, and what its error counts for (that to nearest: one)."""
+    """A way of rounding, and the weight of its error relative to rounding to nearest."""
 
     NEAREST = ("nearest", 1.0)
-    """As conversions do."""
+    """Round to nearest, as conversions do."""
     CUT = ("cut", 0.375)
-    """Toward zero, as tensor cores take float32 for tf32. Its errors have one sign, so that they add up along a chain
-    of products where those of other ways cancel; what such code does lies up to half above what cut inputs and weights
-    do (found on the shipped convolutions). If all of it counted, bf16 would come close to what tf32 is allowed."""
+    """Toward zero, as tensor cores convert float32 to tf32.
+
+    Its errors have one sign and add up along a chain of products, where other ways cancel. Real code errs up to 1.5
+    times as much as cut inputs and weights (measured on the shipped convolutions). With the full weight, bf16 would
+    come close to the limits of tf32.
+    """
     JITTER = ("jitter", 1.0)
-    """By up to half a unit either way, but to neighbours in the class at most: a probability stays one. Who scales or
-    shifts inputs before they are rounded rounds them so: another way for every factor. Two values that nearest and cut
-    happen to move alike are moved apart."""
+    """By up to half a unit either way, but only to neighbours in the class: a probability stays at most one.
+
+    This models code that scales or shifts inputs before rounding. It separates two values that nearest and cut move
+    alike.
+    """
     OTHER_JITTER = ("other jitter", 1.0)
-    """Once more, since a single draw may move them alike, too."""
+    """A second draw: one may move two values alike."""
 
     def __init__(self, label: str, weight: float) -> None:
         self.label = label
@@ -47,16 +51,25 @@ class Rounding(Enum):
 
 
 def rounds(dtype: torch.dtype, precision: PrecisionClass) -> bool:
-    """Whether tensors of this dtype can hold more digits than the class."""
+    """Return whether tensors of this dtype hold more digits than the class."""
     bits = MANTISSA_BITS.get(precision)
     return bits is not None and (dtype.is_floating_point or dtype.is_complex) and torch.finfo(dtype).eps < 2.0**-bits
 
 
 def rounded(tensor: torch.Tensor, precision: PrecisionClass, way: Rounding, seed: int) -> torch.Tensor:
-    """A copy of `tensor`, of its shape and dtype, with values rounded to the class; what the class can hold stays as it
-    is, so that labels, flags and whole numbers do. The tensor itself where none can change.
+    """Round a tensor's values to a class.
 
-    `seed` decides the jitter. Needs `TEMPORARY_BYTES` beside the copy.
+    Values that the class has stay unchanged, so labels, flags and whole numbers do.
+
+    Args:
+        tensor: Any shape and dtype.
+        precision: The class.
+        way: The way of rounding.
+        seed: Decides the jitter.
+
+    Returns:
+        A copy of the same shape and dtype, or `tensor` itself if no value can change. Needs `TEMPORARY_BYTES` beyond
+        the copy.
     """
     if not rounds(tensor.dtype, precision):
         return tensor
@@ -76,10 +89,10 @@ def rounded(tensor: torch.Tensor, precision: PrecisionClass, way: Rounding, seed
 
 
 _OTHER = 0x5EED
-"""Keeps the generators of the two jitters apart."""
+"""Separates the generators of the two jitters."""
 
 _EXPONENT = 0x7FF0_0000_0000_0000
-"""The bits of a float64 that say which power of two it lies above."""
+"""Exponent bits of a float64; masked with them, a value becomes the power of two below it."""
 
 
 def _rounded(x: torch.Tensor, precision: PrecisionClass, way: Rounding, generator: torch.Generator) -> torch.Tensor:
@@ -93,7 +106,7 @@ def _rounded(x: torch.Tensor, precision: PrecisionClass, way: Rounding, generato
         whole = shift.add_(units).clamp_(units.floor(), units.ceil())
     else:
         whole = units.trunc() if way is Rounding.CUT else units.round()
-    # Zero has no unit, what is not finite stays what it is, and so does what would become zero, as which it lies
-    # outside of many functions' domain.
+    # Zero has no unit and stays, and so do values that are not finite, or would become zero: zero is outside the domain
+    # of many functions.
     held = torch.isfinite(units) & (units.abs() >= 0.5) & (whole.abs() >= 0.5)
     return torch.where(held, whole * unit, x)

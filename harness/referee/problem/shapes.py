@@ -1,9 +1,7 @@
-"""What one call of a problem takes in, gives and costs, found without its data: shapes, bytes, flops.
+"""Shapes, bytes and flops of one call of a problem, computed without data.
 
-Imports the vocabulary, `datasheets`, `reference`, `roofline`, `sizes`, `trees`, `work` and torch; trusted side. The
-problem's code runs on torch's fake tensors, which have shapes and types and no memory, so that a problem of many
-gigabytes costs some milliseconds here, and needs no GPU. What depends on values (`.item()`, `nonzero`)
-can't be known this way.
+Trusted side. The problem's code runs on torch's fake tensors, which have shapes and types but no memory: a problem of
+many gigabytes takes milliseconds and no GPU. Code that depends on values (`.item()`, `nonzero`) can't run this way.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from harness.referee.problem.roofline import SpeedOfLight, speed_of_light
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeLeaf:
-    """A tensor's place in the arguments or the result, its type and shape."""
+    """A tensor's path in the arguments or the result, its dtype and shape."""
 
     path: str
     dtype: str
@@ -41,11 +39,18 @@ class ShapeLeaf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemShapes:
-    """One call of a problem at one workload.
+    """Shapes and costs of one call of a problem at one workload.
 
-    `flops` are those that torch's counter knows (products, convolutions, attention; a multiply-add is two), or the
-    problem's declaration; `read_bytes` each input, parameter and buffer once, `written_bytes` each output once, and
-    `total_bytes` their sum, or the problem's declaration.
+    Attributes:
+        inputs: Tensors among the arguments.
+        outputs: Tensors of the result.
+        input_bytes: Bytes of all inputs.
+        parameter_bytes: Bytes of parameters and buffers.
+        output_bytes: Bytes of all outputs.
+        total_bytes: Each input, parameter and buffer read once, each output written once; or as declared.
+        flops: As counted by torch's formulas (products, convolutions, attention; a multiply-add is two); or as
+            declared.
+        declared: Which of `flops` and `bytes` the problem declares.
     """
 
     inputs: tuple[ShapeLeaf, ...]
@@ -58,10 +63,20 @@ class ProblemShapes:
     declared: tuple[str, ...] = ()
 
     def light(self, problem: Problem, workload: Workload, peaks: Peaks) -> SpeedOfLight:
-        """The least time on a GPU with these peaks, at the workload's precision class."""
+        """Return the least time on a GPU with these peaks.
+
+        Args:
+            problem: The problem.
+            workload: Its precision class, if set, replaces the problem's.
+            peaks: Rates of the GPU.
+
+        Returns:
+            The speed of light.
+        """
         return speed_of_light(self.flops, self.total_bytes, peaks, workload.precision or problem.precision)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the record's form."""
         return {
             "inputs": [leaf.to_json() for leaf in self.inputs],
             "outputs": [leaf.to_json() for leaf in self.outputs],
@@ -75,9 +90,17 @@ class ProblemShapes:
 
 
 def sketch(problem: Problem, workload: Workload) -> ProblemShapes:
-    """The shapes and costs of `problem` at `workload`, what it declares (`model.Costs`) in place of what is counted.
+    """Compute shapes and costs of a problem at one workload.
 
-    Raises `ProblemError` where the code can't run without data; the message says what stopped it.
+    Args:
+        problem: The problem; what it declares replaces what is counted.
+        workload: Its sizes.
+
+    Returns:
+        Shapes and costs.
+
+    Raises:
+        ProblemError: The code can't run without data; the message has the cause.
     """
     with _quiet(), FakeTensorMode(), torch.no_grad():
         reference = load_reference(problem, workload)
@@ -105,7 +128,7 @@ def sketch(problem: Problem, workload: Workload) -> ProblemShapes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's own log of what a fake tensor can't do: the error says it."""
+    """Silence torch's log of what fake tensors can't do: the error has it."""
     log = logging.getLogger(FakeTensorMode.__module__)
     before, log.disabled = log.disabled, True
     try:
@@ -115,7 +138,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _plain(tree: Any) -> Any:
-    """`tree` with a tensor on the meta device for every fake one, the same for the same."""
+    """Replace each fake tensor by one on the meta device, the same for the same."""
     made: dict[int, torch.Tensor] = {}
 
     def plain(leaf: torch.Tensor) -> torch.Tensor:

@@ -1,11 +1,8 @@
-"""Shapes of a problem's arguments, which builds need to construct and call a solution; remembered between runs. And
-whether its own constructor takes them.
+"""Shapes of a problem's arguments, for builds; and whether its constructor works.
 
-Stage, trusted side: a problem is trusted code, and executing it is what this module does where the cache does not
-know the answer, in a process of its own (`python -m harness.referee.problem.signature`).
-
-Decision: not in the conductor's process, whose threads would stand still for as long as libraries of torch's are
-loaded, seconds in which builds begin (pinned by `test_the_conductor_imports_no_torch_for_it`).
+Trusted side. Results are cached between runs. If the cache has no answer, the problem's code runs in a process of its
+own (`python -m harness.referee.problem.signature`). The runner must not import torch: loading its libraries would stop
+the runner's threads for seconds, while builds start (`test_the_runner_imports_no_torch_for_it`).
 """
 
 from __future__ import annotations
@@ -30,22 +27,27 @@ from harness.protocol.channel import Channel, ChannelClosed, WireError, pair
 from harness.toolchain import BuildCache
 
 FORMAT = 1
-"""Version of what is remembered; part of its key."""
+"""Version of the cached data; part of its key."""
 
 START_LIMIT_S = 180.0
-"""For torch's import, which on a cold disk can take a minute."""
+"""Seconds for torch's import, which can take a minute on a cold disk."""
 
 _ARGUMENTS, _CONSTRUCTS = "arguments", "constructs"
-"""What the process is asked of a problem: shapes, or whether its `Model` can be constructed."""
+"""Questions to the process: shapes of the arguments; whether `Model` can be constructed."""
 
 LIMIT_S = 20.0
-"""How long one problem may take, for which builds of others wait too. One that hangs is found out by the referee."""
+"""Seconds for one problem; builds of other problems wait for it. The referee reports a problem that hangs."""
 
 
 class Signatures:
-    """The signatures of a run's problems, each asked for once. Safe for threads. A context manager.
+    """Signatures of a run's problems, each determined once. Thread-safe.
 
-    The cache is opened with the first one, and a process started with the first that is not remembered.
+    A context manager. The cache is opened at the first request, and the process is started for the first problem that
+    is not cached.
+
+    Args:
+        cache_dir: Folder of the build cache.
+        cache_limit_bytes: Its size limit.
     """
 
     def __init__(self, cache_dir: Path, cache_limit_bytes: int) -> None:
@@ -59,11 +61,20 @@ class Signatures:
         self._closed = threading.Event()
 
     def of(self, problem: Problem, *, on_miss: Callable[[], None] = lambda: None) -> Mapping[str, Any] | None:
-        """The constructor's arguments and one call's inputs as shapes (`harness.toolchain.arguments`), at the small
-        workload where there is one. Raises `CacheError`.
+        """Return the shapes of the constructor's arguments and of one call's inputs.
 
-        `on_miss` is called before the seconds that it takes where it is not remembered, by every thread that has to
-        wait for it. None where the problem does not tell; then what a solution compiles late is built where it runs.
+        They are those of the small workload, if the problem has one.
+
+        Args:
+            problem: The problem.
+            on_miss: Called by every thread that has to wait some seconds because the cache has no answer.
+
+        Returns:
+            Shapes as in `harness.toolchain.arguments`; None if the problem's code fails. Extensions that a solution
+            compiles late are then built where the solution runs.
+
+        Raises:
+            CacheError: The cache can't be used.
         """
         with self._looking:
             if self._cache is None:
@@ -82,8 +93,15 @@ class Signatures:
             return self._known[problem.digest]
 
     def constructs(self, problem: Problem) -> bool:
-        """Whether the reference's own constructor takes those arguments. Asked where a solution's does not, which is
-        its fault only then; false also where nobody can tell, so that the referee decides.
+        """Return whether the reference's own constructor accepts these arguments.
+
+        Asked if a solution's constructor fails: that is the solution's fault only if the reference's works.
+
+        Args:
+            problem: The problem.
+
+        Returns:
+            False also if there is no answer; the referee then decides.
         """
         with self._finding:
             if problem.digest not in self._constructs:
@@ -91,7 +109,7 @@ class Signatures:
             return self._constructs[problem.digest]
 
     def close(self) -> None:
-        """End the process; what it was at is not found out. Idempotent."""
+        """End the process, even if it is working. Idempotent."""
         self._closed.set()
         if (finder := self._finder) is not None:
             finder.close()
@@ -107,17 +125,15 @@ class Signatures:
         return found if isinstance(found, dict) else None
 
     def _ask(self, problem: Problem, question: str) -> object:
-        """The answer, or None. Whatever is wrong with a problem, the referee finds it and says so; here it only costs
-        time.
-        """
+        """Return the answer, or None. The referee reports what is wrong with a problem."""
         if self._closed.is_set():
             return None
         try:
             finder = self._finder = self._finder or _SignatureProcess()
-            if self._closed.is_set():  # meanwhile, and it did not know of this one
+            if self._closed.is_set():  # closed meanwhile, before this process was known
                 finder.close()
             return finder.ask(problem, question)
-        except (WireError, OSError, ValueError):  # it can't start, died, or hangs: the next problem gets another one
+        except (WireError, OSError, ValueError):  # can't start, died or hangs: the next problem gets a new process
             if self._finder is not None:
                 self._finder.close()
             self._finder = None
@@ -125,7 +141,7 @@ class Signatures:
 
 
 class _SignatureProcess:
-    """The process, from its start to its end. Raises `OSError` where it can't be started."""
+    """The process. Raises `OSError` if it can't be started."""
 
     def __init__(self) -> None:
         ours, theirs = pair()
@@ -147,7 +163,7 @@ class _SignatureProcess:
             raise
 
     def ask(self, problem: Problem, question: str) -> object:
-        """Raises a `WireError` where it does not answer."""
+        """Return the answer; raise `WireError` if there is none."""
         if not self._ready:
             self._channel.receive(START_LIMIT_S)
             self._ready = True
@@ -162,7 +178,7 @@ class _SignatureProcess:
         return self._channel.receive(LIMIT_S).message["answer"]
 
     def close(self) -> None:
-        if self._process.returncode is None:  # its group has what problems started
+        if self._process.returncode is None:  # its group includes processes that problems started
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -185,8 +201,10 @@ def _key(problem: Problem) -> str:
 
 
 def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
-    """Inputs of a small workload are drawn as they are: for its first tensors without contents torch loads most of its
-    compiler, half a second for `torch.randn` alone and one more for what is done with it.
+    """Return the shapes of the problem's arguments, or None if its code fails.
+
+    Inputs of a small workload are drawn with data: for its first tensors without data torch loads most of its compiler,
+    which takes 0.5 s for `torch.randn` alone and 1 s more for operations on it.
     """
     import torch
 
@@ -203,7 +221,10 @@ def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
 
 
 def _constructs(problem: Problem, workload: Workload) -> bool:
-    """Without memory at full size, where some constructors fail that do not otherwise; then the referee decides."""
+    """Try the constructor; at full size without memory, since the referee decides.
+
+    Some constructors fail only without memory.
+    """
     import torch
 
     from harness.referee.problem.loader import load_reference
@@ -218,7 +239,7 @@ def _constructs(problem: Problem, workload: Workload) -> bool:
 
 
 def _serve(channel: Channel) -> None:
-    """The process: one word when it is ready, then one answer a request."""
+    """Send one message when ready, then one answer per request."""
     import harness.referee.problem.loader  # noqa: F401  # with torch
 
     with suppress(ChannelClosed):
@@ -232,5 +253,5 @@ def _serve(channel: Channel) -> None:
 
 if __name__ == "__main__":
     _owner = socket.socket(fileno=int(sys.argv[1]))
-    end_with(_owner, lambda: os.killpg(0, signal.SIGKILL))  # a problem may hang; it leads a group of its own
+    end_with(_owner, lambda: os.killpg(0, signal.SIGKILL))  # a problem may hang; this process leads its own group
     _serve(Channel(_owner))

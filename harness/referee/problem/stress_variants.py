@@ -1,23 +1,17 @@
-"""The stress variants of inputs: transformations that tell right answers from nearly right ones.
+"""Stress variants: input transformations that expose nearly correct answers.
 
-Pure; trusted side. Imports torch and nothing of the harness.
+Trusted side. Variants change floating-point tensors in place and keep shape, dtype and strides:
 
-Variants change floating-point tensors in place, keep shape, dtype and strides, and leave all else alone:
+* `own`: inputs as `get_inputs` returns them.
+* `zero_mean`: shifted to mean zero. Long sums of uniform values in [0, 1) are nearly constant; around zero a lost term,
+  a lower precision or a constant answer shows.
+* `large_values`: one value in 10,000 (at least 16) is multiplied by 100 to 1,000 and exceeds all usual values. Exposes
+  overflow in exponentials and squares, and sums that lose small terms.
+* `structured`: one tensor is one-hot along its longest dimension, the others are ramps with a distinct value at each
+  coordinate. Products then copy single values, so an index that is off by one, transposed or past the last tile shows.
 
-* `own`: as `get_inputs` gives them.
-* `zero_mean`: shifted so that the mean is zero. Uniform values in [0, 1) make every long sum nearly the same number;
-  around zero a lost term, a lower precision or a constant answer shows.
-* `large_values`: about one value in ten thousand (sixteen at least) is multiplied by 100 to 1,000, its sign kept; small
-  ones are taken for larger, so that each ends beyond all that is usual. Finds overflow in exponentials and squares, and
-  sums that lose small terms beside large ones.
-* `structured`: one tensor becomes one-hot along its longest dimension (background 0, or the least value where all are
-  positive; first and last place always among the hot ones), the others ramps in which every coordinate has its own
-  value. Products then copy single values, so that an index that is off by one, transposed, or past the last tile
-  shows undiluted.
-
-A tensor that looks restricted (many zeros, few distinct values, symmetric, sums that are all alike) is left as drawn
-by the variants, and a label says so: shifting a triangular matrix or a probability would leave the
-problem's domain, even where its declaration forgot to say so.
+A tensor that looks restricted (many zeros, few distinct values, symmetric, rows that sum to one) stays as drawn, and a
+label says so. See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -32,50 +26,65 @@ import torch
 OWN = "own"
 
 OUTLIER_SHARE = 1e-4
-"""Part of the values that `large_values` multiplies."""
+"""Share of the values that `large_values` multiplies."""
 
 LEAST_OUTLIERS = 16
-"""At least so many, so that in small tensors too some are positive and large enough to overflow an exponential; but no
-more than one in `OUTLIER_SPACING` values, and at least one."""
+"""At least this many, so that also in small tensors some are positive and overflow an exponential.
+
+But at most one in `OUTLIER_SPACING` values, and at least one.
+"""
 
 OUTLIER_SPACING = 64
 
 OUTLIER_DECADES = (2.0, 3.0)
-"""Outliers are multiplied by ten to a power between these."""
+"""Outliers are multiplied by ten to a random power in this range."""
 
 LEAST_BASE = 0.05
-"""Part of the usual largest value that an outlier is made of at least. Small values multiplied would lie among the
-usual ones and now and then equal one of them: where an index is the answer, either place would be right then."""
+"""Smallest base of an outlier, as a share of the largest usual value.
+
+Multiplied small values would lie among the usual ones and sometimes equal one; if the answer is an index, both places
+would be correct then.
+"""
 
 MAX_OUTLIERS = 2**20
-"""Bound on the index tensors for outliers: a million places are as good as a hundred million."""
+"""Most outliers of a tensor: bounds the index tensors."""
 
 SAMPLE = 2**14
-"""Values looked at to tell the range and the restrictions of a tensor."""
+"""Values sampled to determine range and restrictions of a tensor."""
 
 _TRANSFORMABLE = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 _PRIMES = (2, 3, 5, 7, 11, 13)
-"""Their square roots are the steps of the ramps, one a dimension: no two of them agree for long."""
+"""Their square roots are the steps of the ramps, one per dimension: no two coincide for long."""
 
 _GOLDEN = 0.6180339887498949
-"""Fractional part of the golden ratio: its multiples modulo 1 spread evenly (Weyl), so codes of neighbours differ."""
+"""Fractional part of the golden ratio: its multiples modulo 1 spread evenly (Weyl), so neighbours differ."""
 
 Named: TypeAlias = "Sequence[tuple[str, torch.Tensor]]"
-"""Tensors with the paths by which labels name them."""
+"""Tensors with their paths, which labels use."""
 
 
 def check_variant(variant: str) -> None:
-    """Raise `ValueError` unless there is such a variant."""
+    """Raise `ValueError` unless the variant exists."""
     if variant != OWN and variant not in _TRANSFORMS:
-        raise ValueError(f"there is no input variant {variant!r}; known are {', '.join((OWN, *_TRANSFORMS))}")
+        raise ValueError(f"unknown input variant {variant!r}; use one of {', '.join((OWN, *_TRANSFORMS))}")
 
 
 def transform(variant: str, named: Named, seed: int) -> list[str]:
-    """Change contiguous tensors in place into `variant` of themselves; say what was done to which, and what not.
+    """Change tensors in place into a variant of themselves.
 
-    Draws from the global generators, which the caller seeds; `seed` decides which tensor plays which part. Needs
-    little memory beside the tensors: index tensors, and one mean.
+    Draws from the global generators, which the caller seeds. Needs little extra memory: index tensors and one mean.
+
+    Args:
+        variant: Name of the variant.
+        named: Contiguous tensors with their paths.
+        seed: Decides which tensor gets which role.
+
+    Returns:
+        Labels: what was done to each tensor, or why it stays as drawn.
+
+    Raises:
+        ValueError: The variant is unknown.
     """
     check_variant(variant)
     if variant == OWN:
@@ -94,8 +103,8 @@ def transform(variant: str, named: Named, seed: int) -> list[str]:
 
 def _zero_mean(changeable: Named, seed: int) -> list[str]:
     for _, leaf in changeable:
-        # In the tensor's own precision: asking for a float64 mean would copy the whole tensor into one. The mean of
-        # a half-precision tensor is rounded coarsely, so what is left of it is taken off once more.
+        # In the tensor's own precision: a float64 mean would copy the whole tensor. The mean of a half-precision tensor
+        # is coarse, so the remaining mean is subtracted again.
         for _ in range(1 if leaf.dtype.itemsize >= 4 else 2):
             leaf.sub_(leaf.mean())
     return [f"{path}: shifted to mean zero" for path, _ in changeable]
@@ -110,7 +119,7 @@ def _large_values(changeable: Named, seed: int) -> list[str]:
         flat = leaf.view(-1)
         smallest = LEAST_BASE * _sample(leaf).double().abs().amax()
         at = torch.randint(leaf.numel(), (count,), device=leaf.device)
-        # The factor depends on the place alone: a place drawn twice gets one value, whichever write comes last.
+        # The factor depends only on the place: a place that is drawn twice gets the same value from both writes.
         factor = 10.0 ** (low + (high - low) * (at.double() * _GOLDEN).frac())
         limit = torch.finfo(leaf.dtype).max / 64
         base = flat[at].double()
@@ -122,7 +131,7 @@ def _large_values(changeable: Named, seed: int) -> list[str]:
 
 def _structured(changeable: Named, seed: int) -> list[str]:
     labels = []
-    # Among several tensors one is one-hot, which one depends on the seed; a lone tensor is so every other time.
+    # Of several tensors the seed selects one to be one-hot; a single tensor is one-hot for every other seed.
     hot = seed % max(len(changeable), 2)
     ranges = _ranges([leaf for _, leaf in changeable])
     for i, ((path, leaf), (low, high)) in enumerate(zip(changeable, ranges, strict=True)):
@@ -136,7 +145,10 @@ def _structured(changeable: Named, seed: int) -> list[str]:
 
 
 def _one_hot(leaf: torch.Tensor, low: float, high: float, seed: int) -> int:
-    """One `high` in every line along the longest dimension, `low` elsewhere. Returns the dimension."""
+    """Set one `high` per line along the longest dimension, else `low`; return it.
+
+    First and last place are always among the hot ones.
+    """
     longest = [dim for dim, size in enumerate(leaf.shape) if size == max(leaf.shape)]
     along = longest[(seed // 4) % len(longest)]
     size = leaf.shape[along]
@@ -152,7 +164,7 @@ def _one_hot(leaf: torch.Tensor, low: float, high: float, seed: int) -> int:
 
 
 def _ramp(leaf: torch.Tensor, low: float, high: float) -> None:
-    """Sum over the dimensions of a code of the coordinate, each dimension with its own code, within `low` to `high`."""
+    """Fill with the sum of a code of each coordinate, from `low` to `high`."""
     leaf.fill_(low)
     weights = [1.0 / (dim + 1) for dim in range(leaf.dim())]
     for dim, weight in enumerate(weights):
@@ -164,10 +176,15 @@ def _ramp(leaf: torch.Tensor, low: float, high: float) -> None:
 
 
 def restrictions(tensors: Sequence[torch.Tensor]) -> list[str | None]:
-    """Why the values of each of these contiguous floating-point tensors, of two elements or more, look bound to a form,
-    or None where they look free.
+    """Return for each tensor why its values look restricted.
 
-    Looks at `SAMPLE` evenly spread places; up to eight slices for the sums. Synchronises with the device, once.
+    Samples `SAMPLE` evenly spread places, and up to eight rows for sums. Synchronises with the device once.
+
+    Args:
+        tensors: Contiguous floating-point tensors of two elements or more.
+
+    Returns:
+        For each tensor the reason, or None if its values look unrestricted.
     """
     return [
         next((why for why, holds in _FORMS.items() if holds(of, tensor)), None)
@@ -179,7 +196,7 @@ _Figures: TypeAlias = "dict[str, float]"
 
 
 def _figures(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What tells a form, as scalars on the tensor's device."""
+    """Compute the figures that decide, as scalars on the tensor's device."""
     sample = _sample(tensor).double()
     found = {
         "finite": torch.isfinite(sample).all(),
@@ -204,7 +221,7 @@ _FORMS: dict[str, Callable[[_Figures, torch.Tensor], bool]] = {
     "it is symmetric": lambda of, _: bool(of.get("symmetric", False)),
     "its rows sum to one": lambda of, _: of.get("from_one", 1.0) < 1e-3 and of["least"] >= 0,
 }
-"""What a label says of a form, and whether figures show it; the first one is told."""
+"""Text of the label, and a test of the figures; the first match counts."""
 
 
 def _few(distinct: float, looked_at: int) -> bool:
@@ -212,28 +229,28 @@ def _few(distinct: float, looked_at: int) -> bool:
 
 
 def _read(scalars: Sequence[dict[str, torch.Tensor]]) -> list[_Figures]:
-    """Scalars on a device as numbers, in one copy."""
+    """Copy scalars from the device as numbers, in one transfer."""
     flat = [value.double() for found in scalars for value in found.values()]
     numbers = iter(torch.stack(flat).tolist() if flat else ())
     return [{name: next(numbers) for name in found} for found in scalars]
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    """Evenly spread values of a contiguous tensor, all of a small one."""
+    """Return evenly spread values of a contiguous tensor, all of a small one."""
     flat = tensor.view(-1)
     return flat if flat.numel() <= SAMPLE else flat[_places(flat.numel(), tensor.device)]
 
 
 @lru_cache(maxsize=32)
 def _places(count: int, device: torch.device) -> torch.Tensor:
-    """`SAMPLE` of that many places, evenly spread. Kept: the same ones are looked at again and again."""
+    """Return `SAMPLE` evenly spread indices; cached."""
     at = torch.arange(SAMPLE, device=device, dtype=torch.float64) * (count / SAMPLE)
     jitter = (torch.arange(SAMPLE, device=device, dtype=torch.float64) * _GOLDEN).frac()
     return (at + jitter * (count / SAMPLE)).long().clamp_(max=count - 1)
 
 
 def _ranges(tensors: Sequence[torch.Tensor]) -> list[tuple[float, float]]:
-    """About the least and the greatest value of each, from a sample; the least is 0 where it is near it."""
+    """Return rough minimum and maximum of each; a minimum near 0 becomes 0."""
     samples = [_sample(tensor).double() for tensor in tensors]
     ranges = []
     for of in _read([{"low": sample.min(), "high": sample.max()} for sample in samples]):

@@ -1,6 +1,6 @@
-"""Whether two trees are built alike, and if not, the first difference in words.
+"""Compare the structure of two output trees.
 
-Imports `trees` alone. Pure; trusted side: what is expected is compared with what a contestant said it gave.
+Trusted side: compares the expected output with what a contestant reports.
 """
 
 from __future__ import annotations
@@ -11,19 +11,26 @@ from harness.protocol.tensor_tree import ConstantLeaf, Entries, Items, Key, Node
 
 
 def same_structure(expected: TreeSpec, actual: TreeSpec, root: str = "output", *, values: bool = True) -> str | None:
-    """The first difference in words (`output[1]: a tensor was expected, not None`), or None if there is none.
+    """Return the first difference between two trees in words.
 
-    The order of dict entries does not count. Constants must have the same type and, floats apart, the same
-    value; floats are compared by the caller, within a tolerance, through `TreeSpec.floats`. Without `values` so are
-    all others (`TreeSpec.exact`), which may depend on the inputs. An opaque node equals nothing, not even one of its
-    own type, since nobody has looked inside.
+    The order of dict entries does not count. Constants must have the same type and value; the caller compares floats,
+    with a tolerance (`TreeSpec.floats`). An opaque node equals nothing, since its content is unknown.
+
+    Args:
+        expected: The reference's tree.
+        actual: The solution's tree.
+        root: Name of the root in the text.
+        values: If False, the caller compares all constants (`TreeSpec.exact`), which may depend on the inputs.
+
+    Returns:
+        The difference, such as `output[1]: expected a tensor, got None`; None if there is none.
     """
     return _difference(expected.root, actual.root, root, (float,) if values else (object,))
 
 
 def _difference(expected: Node, actual: Node, path: str, open_types: tuple[type, ...]) -> str | None:
     if isinstance(actual, Opaque) or isinstance(expected, Opaque):
-        return f"{path}: {_describe(expected)} was expected, not {_describe(actual)}"
+        return f"{path}: expected {_describe(expected)}, got {_describe(actual)}"
     if isinstance(expected, TensorSlot) and isinstance(actual, TensorSlot):
         return None
     if isinstance(expected, ConstantLeaf) and isinstance(actual, ConstantLeaf):
@@ -33,7 +40,7 @@ def _difference(expected: Node, actual: Node, path: str, open_types: tuple[type,
             return None
     elif isinstance(expected, Items) and isinstance(actual, Items) and expected.kind == actual.kind:
         if len(expected.items) != len(actual.items):
-            return f"{path}: {_describe(expected)} was expected, not one of {len(actual.items)}"
+            return f"{path}: expected {_describe(expected)}, got one of {len(actual.items)}"
         for i, (left, right) in enumerate(zip(expected.items, actual.items, strict=True)):
             if found := _difference(left, right, f"{path}[{i}]", open_types):
                 return found
@@ -42,14 +49,14 @@ def _difference(expected: Node, actual: Node, path: str, open_types: tuple[type,
         left_of, right_of = _by_key(expected), _by_key(actual)
         for order in sorted(left_of.keys() ^ right_of.keys()):
             if order in left_of:
-                return f"{path}: the key {left_of[order][0]!r:.80} is missing"
-            return f"{path}: the key {right_of[order][0]!r:.80} was not expected"
+                return f"{path}: missing key {left_of[order][0]!r:.80}"
+            return f"{path}: unexpected key {right_of[order][0]!r:.80}"
         for order in sorted(left_of):
             key, left = left_of[order]
             if found := _difference(left, right_of[order][1], f"{path}[{key!r:.80}]", open_types):
                 return found
         return None
-    return f"{path}: {_describe(expected)} was expected, not {_describe(actual)}"
+    return f"{path}: expected {_describe(expected)}, got {_describe(actual)}"
 
 
 def _describe(node: Node) -> str:

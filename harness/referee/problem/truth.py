@@ -1,12 +1,8 @@
-"""The reference at work: its outputs, its float64 truth, and what it does besides returning a value.
+"""Run the reference: outputs, float64 truth, and side effects of a call.
 
-Trusted side; runs in the referee only and never sees a submission. Imports `reference`, `rounding`, `trees`,
-`unregistered` and torch.
-One `Reference` serves one problem at one workload on one device.
-
-Truth is the reference in float64 (DESIGN section 5). Where float64 can't be had the record says what took its
-place: the reference's own float32 result, if its forward draws random numbers (a float64 draw is another
-draw) or refuses float64 inputs; the CPU, if the device lacks the memory.
+Trusted side. One `Reference` serves one problem at one workload on one device. Truth is the reference in float64. If
+float64 is impossible, the record names the substitute: the float32 reference, if its forward draws random numbers or
+refuses float64; the CPU, if the device lacks memory. See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -33,7 +29,17 @@ from harness.referee.problem.watchdog import Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What one trial call of the reference showed."""
+    """What one trial call of the reference showed.
+
+    Attributes:
+        draws_random: Whether it advanced a random generator.
+        mutates_inputs: Whether it wrote to its inputs.
+        updates_state: Names of parameters and buffers that it changed.
+        tree: Structure of its output.
+        shapes: Shapes of the output tensors.
+        dtypes: Types of the output tensors.
+        strides: In elements, by output number: outputs that are not contiguous, or lazily negated or conjugated.
+    """
 
     draws_random: bool
     mutates_inputs: bool
@@ -42,18 +48,23 @@ class Traits:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[torch.dtype, ...]
     strides: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Of the outputs, by their number, whose elements do not lie in order, or get their sign where they are read; in
-    elements."""
 
     @property
     def contiguous(self) -> tuple[int, ...]:
-        """Numbers of the outputs whose elements lie in order."""
+        """Numbers of the contiguous outputs."""
         return tuple(number for number in range(len(self.shapes)) if number not in self.strides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a call gave: output tensors in slot order, updated state by name, inputs as they were left (if changed)."""
+    """Results of one call.
+
+    Attributes:
+        leaves: Output tensors in the order of `tree`.
+        tree: Structure of the output.
+        state: Updated parameters and buffers by name.
+        inputs: The inputs after the call, if the reference changes inputs, else empty.
+    """
 
     leaves: tuple[torch.Tensor, ...]
     tree: TreeSpec
@@ -63,14 +74,23 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """The answer to compare with, and where it comes from: `float64 cuda`, `float64 cpu`, `float32 reference`."""
+    """The answer to compare with, and its source.
+
+    `source` is `float64 cuda`, `float64 cpu` or `float32 reference`.
+    """
 
     answer: Answer
     source: str
 
 
 class Reference:
-    """The reference of one problem and workload, constructed under `seed`."""
+    """The reference of one problem and workload, constructed under `seed`.
+
+    Args:
+        reference: The loaded problem.
+        device: The device that solutions run on.
+        seed: Seed of the weights.
+    """
 
     def __init__(self, reference: ReferenceModule, device: Device, seed: int) -> None:
         self._reference = reference
@@ -90,13 +110,14 @@ class Reference:
 
     @property
     def traits(self) -> Traits:
+        """Results of `try_out`; raises `RuntimeError` before it was called."""
         if self._traits is None:
-            raise RuntimeError("the reference has not been tried yet")
+            raise RuntimeError("the reference has no traits yet; call try_out first")
         return self._traits
 
     @property
     def float32_because(self) -> str | None:
-        """Why the truth is the float32 reference; None where it is float64."""
+        """Why the truth is the float32 reference; None if it is float64."""
         return self._float32_because
 
     @property
@@ -105,11 +126,22 @@ class Reference:
         return sum(value.numel() * value.element_size() for value in self.initial_state.values())
 
     def forward(self, arguments: Sequence[object]) -> object:
-        """The bare call, as it is timed."""
+        """Call the model, without anything else, as it is timed."""
         return self.model(*arguments)
 
     def try_out(self, arguments: Sequence[object], seed: int) -> Traits:
-        """Call the reference once and note what it does. Raises `ProblemError` where it fails or is not finite."""
+        """Call the reference once and record its behaviour.
+
+        Args:
+            arguments: Positional arguments of `forward`.
+            seed: Seed of the generators for the call.
+
+        Returns:
+            The traits.
+
+        Raises:
+            ProblemError: The call fails, or its output is not finite, not dense, or not comparable.
+        """
         leaves, _ = flatten(list(arguments))
         before = [leaf.clone() for leaf in leaves]
         writes = [times_written(leaf) for leaf in leaves]
@@ -127,24 +159,30 @@ class Reference:
             raise ProblemError(f"the reference's forward failed: {said}") from error
         outputs, tree = flatten(result)
         if opaque := tree.opaque("output"):
-            raise ProblemError(f"the reference returns a {opaque[0][1]} at {opaque[0][0]}, which can't be compared")
+            raise ProblemError(
+                f"the reference returns a {opaque[0][1]} at {opaque[0][0]}, which can't be compared; return tensors"
+            )
         if not outputs and not tree.floats():
-            raise ProblemError("the reference returns no tensor")
+            raise ProblemError("the reference returns no tensor; return at least one")
         for path, leaf in zip(tree.paths("output"), outputs, strict=True):
             if leaf.layout is not torch.strided or leaf.is_quantized:
                 kind = "quantised" if leaf.is_quantized else f"not dense ({leaf.layout})"
                 raise ProblemError(f"the reference's {path} is {kind}, which can't be compared; return plain tensors")
             if leaf.is_floating_point() and not all_finite(leaf):
-                raise ProblemError(f"the reference's {path} is not finite on its own inputs")
+                raise ProblemError(
+                    f"the reference's {path} is not finite on its own inputs; change get_inputs or the formula"
+                )
         state = state_of(self.model)
         for name, before_call in self.initial_state.items():
             if name not in state or state[name].shape != before_call.shape or state[name].dtype != before_call.dtype:
-                raise ProblemError(f"the reference's state {name} is of another form after a call, so none can follow")
+                raise ProblemError(
+                    f"the reference's state {name} has another shape or dtype after a call; keep its shape and dtype"
+                )
         if made := sorted(state.keys() - self.initial_state.keys()):
-            raise ProblemError(f"the reference's state {made[0]} is made in a call; make it in the constructor")
+            raise ProblemError(f"the reference's state {made[0]} is created in a call; create it in the constructor")
         self._traits = Traits(
             draws_random=self._random_state() != random_before,
-            # What writes to them without effect on this draw (a clamp) may have one on the next.
+            # A write without effect on this draw (a clamp) may have one on the next.
             mutates_inputs=writes != [times_written(leaf) for leaf in leaves]
             or any(not torch.equal(a, b) for a, b in zip(before, leaves, strict=True)),
             updates_state=tuple(
@@ -167,38 +205,56 @@ class Reference:
         return self._traits
 
     def _expect_on_gpu(self, arguments: Sequence[object]) -> None:
-        """Raise `ProblemError` where the reference passes on the CPU alone, and nobody could do what it does."""
+        """Raise `ProblemError` if the reference works on the CPU but would fail on a GPU."""
         if self._device.torch_device.type != "cpu" or (why := unmoved(self.model)) is None:
             return
         if said := fails_on_gpu(self._reference.model(self._seed, None), arguments):
             raise ProblemError(f"the reference's forward fails on a GPU: {one_line(said, limit=200)}; {why}")
 
     def restore_state(self) -> None:
-        """Put parameters and buffers back to their values after construction, if the reference changes any."""
+        """Reset parameters and buffers to their initial values, if calls change any."""
         if self._traits is None or self._traits.updates_state:
             _copy_state(self.initial_state, self.model)
 
     def answer(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer:
-        """The reference's own answer on `inputs` (slot order of `tree`), which are left as they are."""
+        """Call the reference itself.
+
+        Args:
+            inputs: Tensors in the order of `tree`; not changed.
+            tree: Structure of the arguments.
+            seed: Seed of the generators for the call.
+
+        Returns:
+            The answer in the reference's own types.
+        """
         own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
         with self._reference.at(Phase.FORWARD):
             return self._answer(self.model, self.initial_state, own, tree, seed)
 
     def truth(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Truth:
-        """The reference in float64 on `inputs`, or what takes its place."""
+        """Call the reference in float64, or its substitute.
+
+        Args:
+            inputs: Tensors in the order of `tree`; not changed.
+            tree: Structure of the arguments.
+            seed: Seed of the generators for the call.
+
+        Returns:
+            The truth and its source.
+        """
         for place in self._places() if self._float32_because is None else ():
             try:
                 return Truth(answer=self._truth_on(place, inputs, tree, seed), source=f"float64 {place.type}")
             except torch.OutOfMemoryError:
                 self._double = None
                 torch.cuda.empty_cache()
-            except MemoryError:  # says nothing of the reference
+            except MemoryError:  # not a property of the reference
                 raise
-            except ProblemError as error:  # of its form: the answer in float32 has the last word on that
-                self._float32_because = f"the reference's answer in float64 has another form: {one_line(str(error))}"
+            except ProblemError as error:  # another form than in float32: the float32 answer decides
+                self._float32_because = f"in float64 the reference's output has another form: {one_line(str(error))}"
                 self._double = None
                 break
-            except Exception as error:  # whatever a check of its own raises
+            except Exception as error:  # for example an assertion of the problem's
                 self._float32_because = f"the reference refuses float64: {one_line(str(error), limit=200)}"
                 self._double = None
                 break
@@ -207,10 +263,18 @@ class Reference:
     def nearby(
         self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int, precision: PrecisionClass
     ) -> Iterator[tuple[float, Answer]]:
-        """Truths of these inputs, and of the weights, rounded to a class in every way that changes them, with what
-        their errors count for: where the last `truth` was had.
+        """Yield the truth of rounded inputs and weights, for each way of rounding.
 
-        Fewer or none where they can't be had: for want of memory, or because the reference refuses such inputs.
+        Yields fewer or none if memory is short or the reference refuses rounded inputs.
+
+        Args:
+            inputs: As in `truth`.
+            tree: As in `truth`.
+            seed: As in `truth`.
+            precision: The class to round to.
+
+        Yields:
+            Weight of the error, and the answer, computed where the last truth was.
         """
         for way in Rounding:
             try:
@@ -231,8 +295,10 @@ class Reference:
     def _truth_if_any(
         self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor], tree: TreeSpec, seed: int
     ) -> Answer | None:
-        """As `truth`, with other weights; but inputs that the reference can't take say nothing of those that it was
-        made for, and the CPU is asked only where it gave the truth, too: it may take a thousand times as long.
+        """Return the truth with other weights, or None.
+
+        A failure here does not affect later truths: rounded inputs may lie outside the reference's domain. The CPU is
+        used only if the truth itself came from it; it may take a thousand times as long.
         """
         if self._float32_because is not None:
             try:
@@ -242,7 +308,7 @@ class Reference:
                     return self._answer(self.model, state, own, tree, seed)
             except torch.OutOfMemoryError:
                 raise
-            except Exception:  # whatever a check of its own raises
+            except Exception:  # for example an assertion of the problem's
                 return None
             finally:
                 _copy_state(self.initial_state, self.model)
@@ -258,7 +324,7 @@ class Reference:
         return None
 
     def _places(self) -> list[torch.device]:
-        """Where to try float64: on the device, once more there with all cached memory given back, on the CPU."""
+        """List the places to try float64: device, device after freeing its cache, CPU."""
         device = self._device.torch_device
         return [device] if device.type == "cpu" else [device, device, torch.device("cpu")]
 
@@ -270,7 +336,7 @@ class Reference:
         seed: int,
         state: Mapping[str, torch.Tensor] | None = None,
     ) -> Answer:
-        """The reference in float64, with `state` in place of its own where that is given."""
+        """Call the reference in float64, with `state` instead of its own if given."""
         if self._double is None or self._double_device != place:
             self._double = self._reference.model(self._seed, place)._apply(_doubled)  # type: ignore[no-untyped-call]
             self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
@@ -307,18 +373,27 @@ class Reference:
         if updates:
             held = state_of(model)
             state = {name: value.clone() for name, value in held.items() if name in updates}
-            # An output that is a buffer, or a view of one (a cache), would be put back with it.
+            # An output that is a buffer or a view of one would be reset with it.
             buffers = {value.untyped_storage().data_ptr() for value in held.values()}
             leaves = [leaf.clone() if leaf.untyped_storage().data_ptr() in buffers else leaf for leaf in leaves]
             _copy_state(initial, model)
         else:
             state = {}
-        # An output that is an input, changed in place or passed through, is judged by its value at this moment.
+        # An output that is an input counts with its value at this moment.
         left = tuple(inputs) if self.traits.mutates_inputs else ()
         return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=left)
 
     def changed_inputs(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> tuple[int, ...]:
-        """Numbers of those of `inputs`, which are left as they are, that a call of the reference changes."""
+        """Return the numbers of the inputs that a call of the reference changes.
+
+        Args:
+            inputs: As in `answer`; not changed.
+            tree: As in `answer`.
+            seed: As in `answer`.
+
+        Returns:
+            Numbers of the changed inputs.
+        """
         own = [leaf.clone() for leaf in inputs]
         with self._reference.at(Phase.FORWARD):
             self._answer(self.model, self.initial_state, own, tree, seed)
@@ -331,34 +406,36 @@ class Reference:
         before: Sequence[_Written],
         after: Sequence[_Written],
     ) -> None:
-        """Raise `ProblemError` where a call changed what the trial call left alone: it is not put back before the next
-        call, of the reference or a solution, whose calls are in another order.
+        """Raise `ProblemError` if a call changed state that the trial call did not.
+
+        Such state is not reset before the next call, and reference and solution are called in different orders.
         """
-        only = "on some draws of its inputs only, so that its answers depend on which came before"
+        only = "on some draws of its inputs only, so its output depends on earlier calls"
         for (name, old, times), (_, value, writes) in zip(before, after, strict=True):
             if (old is value and times == writes) or name in self.traits.updates_state or name not in initial:
                 continue
             if value is None or not torch.equal(value, initial[name]):
                 raise ProblemError(f"the reference changes its state {name} {only}; change it in every call, or never")
-        # A table that is kept in the type of the inputs is another in float64.
+        # A table in the type of the inputs differs in float64, so tensors are not compared there.
         held = self._held.changed() if model is self.model else self._double_held.changed(tensors=False)
         if others := [name for name in held if name not in self._changing]:
-            raise ProblemError(f"the reference changes its attribute {others[0]} {only}; keep it as it is")
+            raise ProblemError(f"the reference changes its attribute {others[0]} {only}; do not change it in forward")
 
     def _check_form(self, leaves: Sequence[torch.Tensor], tree: TreeSpec) -> None:
-        """Raise `ProblemError` where an answer is built otherwise than that of the trial call: places for a solution's
-        outputs are laid out once, and who does the same would be told that its shape is wrong.
+        """Raise `ProblemError` if the output's form differs from the trial call's.
+
+        Memory for a solution's outputs is laid out once; a correct solution would fail with a wrong shape.
         """
-        ends = "what a problem returns has to have one form, whatever its inputs hold"
+        ends = "return the same structure and shapes for all inputs"
         if difference := same_structure(self.traits.tree, tree, values=False):
-            raise ProblemError(f"the reference's answers differ in form from draw to draw: {difference}; {ends}")
+            raise ProblemError(f"the structure of the reference's output depends on the draw: {difference}; {ends}")
         for path, leaf, shape in zip(tree.paths("output"), leaves, self.traits.shapes, strict=True):
             if tuple(leaf.shape) != shape:
                 shapes = f"{list(shape)} on one draw of its inputs and {list(leaf.shape)} on another"
                 raise ProblemError(f"the reference's {path} has shape {shapes}; {ends}")
 
     def _random_state(self) -> tuple[object, ...]:
-        """Of every generator that `Device.reseed` seeds."""
+        """Return the state of every generator that `Device.reseed` seeds."""
         states = [torch.get_rng_state()]
         if self._device.torch_device.type == "cuda":
             states.append(torch.cuda.get_rng_state(self._device.torch_device))
@@ -370,7 +447,10 @@ _Written: TypeAlias = "tuple[str, torch.Tensor | None, int]"
 
 
 class _State:
-    """Where a model's parameters and buffers are held. To look there takes a seventh of what it takes to name them."""
+    """Where a model keeps parameters and buffers.
+
+    Reading it takes 1/7 of the time of `named_parameters` and `named_buffers`.
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._places = [
@@ -381,20 +461,23 @@ class _State:
         ]
 
     def written(self) -> list[_Written]:
-        """Each as it stands (None: not there), and how often it was written to: takes no call of the device."""
+        """Return each tensor (None if absent) and how often it was written to.
+
+        Needs no call of the device.
+        """
         found = [(name, held.get(key)) for name, held, key in self._places]
         return [(name, value, 0 if value is None else times_written(value)) for name, value in found]
 
 
 def all_finite(tensor: torch.Tensor) -> bool:
-    """Whether every value is a number. Of the types of eight bits torch says so in a wider one alone."""
+    """Return whether every value is finite; 8-bit types are converted first."""
     return bool(torch.isfinite(tensor.float() if tensor.element_size() == 1 else tensor).all())
 
 
 def _rounded(
     tensors: list[torch.Tensor], precision: PrecisionClass, way: Rounding, seed: int
 ) -> list[torch.Tensor] | None:
-    """These tensors rounded, each with a jitter of its own; None where none changes."""
+    """Round tensors, each with its own jitter; return None if none changes."""
     moved = [rounded(tensor, precision, way, seed + number) for number, tensor in enumerate(tensors)]
     same = all(a is b or torch.equal(a, b) for a, b in zip(moved, tensors, strict=True))
     return None if same else moved
@@ -405,7 +488,10 @@ def _as_double(leaf: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def _doubled(tensor: torch.Tensor) -> torch.Tensor:
-    """For all of a model's: its own `to(dtype=torch.float64)` makes complex numbers real."""
+    """Convert a model's tensor to float64 or complex128.
+
+    `Module.to(dtype=torch.float64)` would make complex tensors real.
+    """
     return tensor.to(_double_of(tensor))
 
 

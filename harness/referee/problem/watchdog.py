@@ -1,8 +1,8 @@
-"""Which of a problem's own code a referee is in, and since when: told in memory that its executor reads.
+"""Record in shared memory which problem's code a referee runs, and since when.
 
-Edge, trusted side; imports the vocabulary. A problem may hang or end its process in any line of its file, also one that
-holds the interpreter's lock: so nobody in that process could tell. What is written here outlives it, costs one system
-call a step, and needs nobody who listens.
+Trusted side. A problem may hang or end its process in any line, even while it holds the interpreter's lock, so no
+thread of that process could report it. The executor reads this memory, which outlives the process. A step costs one
+system call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READS = 20
 
 
 class Phase(StrEnum):
-    """Steps of a problem's own code, in words for messages."""
+    """Steps of a problem's own code, worded for messages."""
 
     IMPORT = "the import of its file"
     INIT_INPUTS = "get_init_inputs()"
@@ -33,13 +33,14 @@ class Phase(StrEnum):
     FORWARD = "forward"
     TRUTH = "forward in float64"
     READY = "its preparation"
-    """Between the others: what they left the device to do, and what the harness does with their results."""
+    """Between the other steps: pending work of the device, and the harness's use of results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLocation:
-    """A step of a problem's code at one workload; `digest` is the problem's, `since_s` on this machine's monotonic
-    clock.
+    """A step of a problem's code at one workload.
+
+    `digest` is the problem's; `since_s` is on this machine's monotonic clock.
     """
 
     problem: str
@@ -57,23 +58,35 @@ class CodeLocation:
 
 
 class ProgressMarker:
-    """The side that tells. Of one thread: the one that runs problems' code. Without a descriptor nobody is told."""
+    """The writing side, for the one thread that runs problems' code.
+
+    Args:
+        descriptor: Memory of a `ProgressPage`; None records nothing.
+    """
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = descriptor
         self._now: CodeLocation | None = None
         self.failed: CodeLocation | None = None
-        """The innermost place that an exception came out of since `begin`; None again where a later step, or that
-        around it, came to its end: then the exception was dealt with."""
+        """The innermost step that raised since `begin`.
+
+        None again after a later or enclosing step ended without an exception: the exception was handled then.
+        """
 
     def begin(self) -> None:
-        """Whatever fails from now on is of a new request."""
+        """Start a new request: forget the last failure."""
         self.failed = None
 
     @contextmanager
     def at(self, problem: Problem, workload: Workload, step: Phase) -> Iterator[None]:
-        """Be in this step for the length of the block, then again where it was before, which begins anew: what steps
-        within it took is not its own.
+        """Record this step within the block, and afterwards the enclosing step again.
+
+        The enclosing step's time restarts then: time of inner steps is not its own.
+
+        Args:
+            problem: The problem whose code runs.
+            workload: Its sizes.
+            step: The step.
         """
         before = self._now
         place = CodeLocation(
@@ -102,20 +115,24 @@ class ProgressMarker:
 
 
 NOWHERE = ProgressMarker()
-"""For whoever runs a problem's code with nobody to tell."""
+"""Records nothing."""
 
 
 class ProgressPage:
-    """The side that reads, which makes the memory and owns it."""
+    """The reading side: creates and owns the memory."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("whereabouts")
         """For the other process's `ProgressMarker`."""
 
     def read(self) -> CodeLocation | None:
-        """Where the other process is, or was when it died. None where it is in no problem's code."""
+        """Return where the other process is, or was when it died.
+
+        Returns:
+            The step; None outside problems' code.
+        """
         last = None
-        for _ in range(_READS):  # a read may fall into a write: what is the same twice is whole
+        for _ in range(_READS):  # a read may overlap a write: two equal reads are complete
             data = os.pread(self.descriptor, _SIZE, 0)
             if data == last:
                 return CodeLocation.from_json(json.loads(data)) if data.strip() else None
@@ -123,4 +140,5 @@ class ProgressPage:
         return None
 
     def close(self) -> None:
+        """Close the memory."""
         os.close(self.descriptor)

@@ -1,7 +1,7 @@
-"""One problem at one workload, made ready to judge solutions: reference, shared arena, input sets.
+"""Workspace of one problem and workload: reference, shared memory, input sets.
 
-Trusted side; lives in the referee. Plans the arena's layout, draws fresh inputs into it, poisons the output
-buffers, and knows whether inputs were changed. It decides nothing.
+Trusted side. It lays out shared memory, draws inputs into it, fills outputs with a pattern before each call, and
+detects changed inputs. It decides no verdict. See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -30,29 +30,32 @@ from harness.referee.problem.truth import Answer, Reference, Truth
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
 CUDA_SHARE = 0.4
-"""Part of the free GPU memory that the sets may take: the rest is for truth in float64 and for the solution."""
+"""Share of the free GPU memory for input sets; the rest is for float64 truth and for the solution."""
 
 HOST_SHARE = 0.2
+"""Share of the free host memory for input sets."""
 HOST_LIMIT_BYTES = 4 * 2**30
+"""Most bytes for input sets on the host device."""
 
 SMALL_SET_BYTES = 64 * 2**20
-"""Sets up to this size may be many: calls over them are so short that it takes many to tell how long one is."""
+"""Sets up to this size may be many: their calls are so short that it takes many to measure one."""
 
 HOST_GUARD_BYTES = 4096
-"""Bytes behind each tensor of the arena that belong to none, on the host device, whose checks find what a kernel reads
-or writes there. On a GPU compute-sanitizer looks for that where each input has memory of its own."""
+"""Unused bytes behind each tensor on the host device, whose checks then find accesses out of bounds. On a GPU
+compute-sanitizer finds them if each input has memory of its own.
+"""
 
 POISON = 0xFF
-"""Byte that fills output buffers: NaN in every float format, -1 in integers."""
+"""Fill byte of output buffers: NaN in every float format, -1 in integers."""
 
 
 class NoRoom(ProblemError):
-    """The inputs do not fit the memory that is free now, of which others may have taken some."""
+    """The inputs do not fit the free memory; other processes may use some of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSet:
-    """Places of one call's tensors in the arena."""
+    """Regions of one call's inputs, outputs and updated state."""
 
     inputs: tuple[Region, ...]
     outputs: tuple[Region, ...]
@@ -60,7 +63,21 @@ class InputSet:
 
 
 class Workspace:
-    """A problem made ready on a device. Raises `ProblemError` where the problem is at fault."""
+    """A problem prepared on a device.
+
+    Args:
+        problem: The problem.
+        workload: Its sizes.
+        device: The device that solutions run on.
+        sets_wanted: Number of input sets; fewer, but at least two, if memory is short.
+        secret: Source of seeds.
+        small_sets_wanted: Number of sets if one takes at most `SMALL_SET_BYTES`.
+        progress_marker: Records when the problem's code runs.
+
+    Raises:
+        ProblemError: The problem is at fault.
+        NoRoom: Two input sets do not fit the memory.
+    """
 
     def __init__(
         self,
@@ -73,9 +90,6 @@ class Workspace:
         small_sets_wanted: int = 0,
         progress_marker: ProgressMarker = NOWHERE,
     ) -> None:
-        """`small_sets_wanted` is how many sets there should be where one takes few bytes (`SMALL_SET_BYTES`);
-        `progress_marker` is told when the problem's code runs.
-        """
         self.problem = problem
         self.workload = workload
         self.device = device
@@ -89,7 +103,10 @@ class Workspace:
         self.drawn_on = first.drawn_on
         leaves, self.tree = flatten(list(first.values))
         if opaque := self.tree.opaque("inputs"):
-            raise ProblemError(f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which can't be passed on")
+            raise ProblemError(
+                f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which shared memory can't hold; return "
+                "tensors and numbers"
+            )
         arguments = unflatten(self.tree, leaves)
         self.traits = self.oracle.try_out(arguments, self._new_seed())
         counts = {
@@ -98,7 +115,7 @@ class Workspace:
             "state": len(self.oracle.initial_state),
         }
         if (most := max(counts, key=lambda what: counts[what])) and counts[most] > MAX_ITEMS:
-            raise ProblemError(f"{most} has {counts[most]} tensors, of which at most {MAX_ITEMS} can be passed on")
+            raise ProblemError(f"{most} has {counts[most]} tensors; at most {MAX_ITEMS} are supported")
         self.init_leaves, self.init_tree = flatten(list(self._reference.init_inputs()))
         self._input_metas = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
         del first, leaves, arguments
@@ -112,15 +129,15 @@ class Workspace:
         self._drawn: dict[int, torch.Tensor] = {}
         self.ledger = TimeLedger()
         self.copy_aside_s = math.inf
-        """The shortest time in which outputs of calls back to back were copied aside (`aside`)."""
+        """Shortest time, in seconds, to copy the outputs of back-to-back calls (`timing/output_copies.py`)."""
         self.copying_s = math.inf
-        """How long that may take behind queued calls, as learnt from trusted code."""
+        """Seconds allowed for that behind queued calls, measured with trusted code."""
         self.reading_s: dict[tuple[int, ...], float] = {}
-        """The shortest time in which the outputs of such sets were read for their checksums (`conversation`)."""
+        """Shortest time, in seconds, to checksum the outputs of these sets (`contestants/client.py`)."""
         self._held_back: dict[int, tuple[HeldBack, int]] = {}
         self._words = self.arena.tensor(0, (self.arena.nbytes // WORD_BYTES,), torch.int32)
-        # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that
-        # no guest can starve the referee of it later.
+        # Compute a truth before any contestant exists: torch keeps that memory in this process, so no contestant can
+        # take it later.
         self.draw(0)
         self.truth_source = self.truth(0).source
 
@@ -128,12 +145,13 @@ class Workspace:
         return self._secret.getrandbits(62)
 
     def _refuse_what_has_no_room(self, progress_marker: ProgressMarker) -> None:
-        """Raise `NoRoom` for inputs that can't be laid out, before one of them is drawn: nothing else would stop
-        drawing, copying and computing before the kernel ends other programs for want of memory. Where the problem does
-        not tell its inputs without data, it is tried.
+        """Raise `NoRoom` for inputs that can't fit, before drawing any.
+
+        Otherwise drawing would go on until the kernel kills other programs for lack of memory. If the problem can't
+        tell its shapes without data, drawing is tried.
         """
         try:
-            # In a module of its own: what its functions keep from one call to the next must not be without data.
+            # In a module of its own: tensors that its functions keep between calls must have data.
             with torch.device("meta"):
                 leaves, _ = flatten(list(load_reference(self.problem, self.workload, progress_marker).get_inputs()))
             set_bytes = sum(tensor_bytes(tuple(leaf.shape), leaf.dtype) for leaf in leaves)
@@ -144,8 +162,10 @@ class Workspace:
             raise self._no_room(set_bytes, budget)
 
     def _budget_bytes(self, wanted: int | None = None) -> int:
-        """What the sets may take of the memory that is free now; most of the rest is for truth: the reference's answer
-        in its own type, and inputs, state and answer in float64. At least `wanted`, if there is so much.
+        """Return how many bytes the input sets may take of the memory that is free now.
+
+        Most of the rest is for truth: the reference's output, and inputs, state and output in float64. Grants `wanted`
+        bytes if that much is free.
         """
         free = self.device.free_bytes(None if wanted is None else math.ceil(wanted / CUDA_SHARE))
         if self.device.torch_device.type == "cuda":
@@ -157,7 +177,7 @@ class Workspace:
         free = f"{self.device.free_bytes() / 2**20:.0f} MiB are free"
         advice = "a smaller --workload" + ("" if self.device.kind is DeviceKind.CUDA else ", or a GPU")
         return NoRoom(
-            f"{what} that this device has for them ({free}; truth and the solution take several times as much): "
+            f"{what} that this device has for them ({free}; truth and the solution need several times as much): "
             f"take {advice}"
         )
 
@@ -203,16 +223,18 @@ class Workspace:
             raise NoRoom(f"no room for the inputs: {error}") from error
 
     def tensor(self, slot: Region) -> torch.Tensor:
+        """Return a new tensor over a region."""
         held = self._views.get(slot)
         if held is None:
             held = self._views[slot] = self.arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
-        return held.detach()  # a tensor of its own, which the problem's code may turn as it likes
+        return held.detach()  # a new tensor object: the problem's code may change its shape in place
 
     def tensors(self, slots: Sequence[Region]) -> list[torch.Tensor]:
+        """Return new tensors over several regions."""
         return [self.tensor(slot) for slot in slots]
 
     def publish(self) -> None:
-        """Lay out the constructor's arguments and the reference's state, and wipe what an earlier guest left."""
+        """Write constructor arguments and state, and clear what a contestant left."""
         for slot, leaf in zip(self.init_slots, self.init_leaves, strict=True):
             self.tensor(slot).copy_(leaf)
         for name, slot in self.state_slots.items():
@@ -229,11 +251,14 @@ class Workspace:
         into: Sequence[torch.Tensor] | None = None,
         call_seed: int | None = None,
     ) -> None:
-        """Fill set `index` with fresh inputs of this variant, or the tensors `into`, which are to be copied there.
+        """Fill a set with new inputs.
 
-        Draws of one variant with different `part` differ in kind where it has several: `structured` gives its roles
-        to the inputs by the seed's last bit. `call_seed` is what the generators are set to before the call on them,
-        where a contestant was told already; else a new one.
+        Args:
+            index: Number of the set.
+            variant: Name of the input variant.
+            part: Draws with different `part` differ in kind: `structured` assigns roles by the seed's last bit.
+            into: Tensors to fill instead, which are copied to the set later.
+            call_seed: Seed of the generators for calls on this set, if a contestant knows it already; else a new one.
         """
         seed = self._new_seed() & ~1 | part & 1
         fresh = self._new_seed() % 2**31
@@ -241,7 +266,12 @@ class Workspace:
         self.redraw(index, into)
 
     def redraw(self, index: int, into: Sequence[torch.Tensor] | None = None) -> None:
-        """Fill set `index`, or `into`, with the inputs it had, and poison its outputs."""
+        """Draw the set's inputs again, and fill its outputs with the pattern.
+
+        Args:
+            index: Number of the set.
+            into: Tensors to fill instead of the set's inputs.
+        """
         seed, _, variant = self._seeds[index]
         held = self.sets[index]
         targets = self.tensors(held.inputs) if into is None else list(into)
@@ -252,21 +282,22 @@ class Workspace:
         self._note(index, targets)
 
     def amend(self, index: int) -> None:
-        """Take the inputs of set `index` as they are now for those that were drawn, and poison its outputs."""
+        """Accept the set's inputs as they are now; fill its outputs with the pattern."""
         self.poison(index)
         self._note(index, self.tensors(self.sets[index].inputs))
 
     def _note(self, index: int, drawn: Sequence[torch.Tensor]) -> None:
-        """Remember what the inputs of set `index` are, without waiting for the device."""
+        """Store the checksums of the set's inputs, without waiting for the device."""
         with self.ledger.spend("digests"):
             self._drawn[index] = checksums(drawn, salt=self._salt)
 
     def poison(self, index: int) -> None:
+        """Fill the set's outputs and state with the pattern."""
         held = self.sets[index]
         self._region((*held.outputs, *held.state)).fill_(POISON)
 
     def _region(self, slots: Sequence[Region]) -> torch.Tensor:
-        """The bytes from the first of these slots, which follow one another, to the end of the last."""
+        """Return the bytes from the first to the last of these consecutive regions."""
         if not slots:
             return self._words[:0]
         begin, last = slots[0].offset, slots[-1]
@@ -274,8 +305,8 @@ class Workspace:
         return self.tensor(Region(offset=begin, shape=(end - begin,), dtype="uint8"))
 
     def hold_back(self, indices: Sequence[int]) -> None:
-        """Choose secret words of these sets, as drawn, that the contestant is to get with each call only."""
-        self.device.synchronize()  # what drawing them takes is no cost of holding some back
+        """Choose secret words of these sets' inputs, which only the calls deliver."""
+        self.device.synchronize()  # drawing the inputs is not a cost of this defence
         with self.ledger.spend("held_back_words"):
             held = HeldBack(self._words, [choose(self._spans(index), self._secret) for index in indices])
             self._held_back |= {index: (held, number) for number, index in enumerate(indices)}
@@ -291,7 +322,7 @@ class Workspace:
         ]
 
     def mask(self, indices: Sequence[int]) -> None:
-        """Replace the held-back words of these sets by decoys; whoever makes the calls writes the true ones."""
+        """Replace the held-back words of these sets by decoys until a call writes them."""
         wanted: dict[HeldBack, list[int]] = {}
         for index in indices:
             held, number = self._held_back[index]
@@ -300,33 +331,42 @@ class Workspace:
             held.mask(numbers)
 
     def complete(self, index: int) -> None:
-        """Write the held-back words of set `index`, in the current stream."""
+        """Write the held-back words of a set, in the current stream."""
         held, number = self._held_back[index]
         held.restore(number)
 
     def late_words(self, index: int) -> tuple[tuple[int, int], ...]:
-        """Place and value of each word held back of set `index`; none where nothing is."""
+        """Return place and value of each held-back word of a set; empty if there are none."""
         if index not in self._held_back:
             return ()
         held, number = self._held_back[index]
         return held.words(number)
 
     def output_digests(self, indices: Sequence[int]) -> list[int]:
-        """A checksum of each output and state tensor of these sets, as they are now. One synchronisation."""
+        """Return a checksum of each output and state tensor of these sets.
+
+        Synchronises with the device once.
+        """
         slots = [slot for index in indices for slot in (*self.sets[index].outputs, *self.sets[index].state)]
         with self.ledger.spend("digests"):
             return [int(value) for value in checksums(self.tensors(slots), salt=self._salt).tolist()]
 
     def variant(self, index: int) -> str:
+        """Return the variant of a set's inputs."""
         return self._seeds[index][2]
 
     def call_seed(self, index: int) -> int:
-        """Seed of the generators for calls on set `index`."""
+        """Return the seed of the generators for calls on a set."""
         return self._seeds[index][1]
 
     def compare_inputs(self, indices: Sequence[int]) -> torch.Tensor:
-        """Of each input of these sets, one set after another, whether its bytes are not the ones drawn (bool, on the
-        device), without waiting.
+        """Return whether each input differs from the one drawn, without waiting.
+
+        Args:
+            indices: Numbers of the sets.
+
+        Returns:
+            Bool tensor on the device: all inputs of the first set, then of the next.
         """
         with self.ledger.spend("digests"):
             now = checksums([t for index in indices for t in self.tensors(self.sets[index].inputs)], salt=self._salt)
@@ -334,9 +374,14 @@ class Workspace:
             return now != before
 
     def changed_inputs(self, indices: Sequence[int], compared: torch.Tensor | None = None) -> list[tuple[int, ...]]:
-        """For each of these sets, the numbers of its inputs whose bytes are not the ones drawn. One synchronisation.
+        """Return the numbers of changed inputs of each set. Synchronises once.
 
-        `compared` is what `compare_inputs` gave for them, where that was asked for before.
+        Args:
+            indices: Numbers of the sets.
+            compared: Result of `compare_inputs` for them, if it was called before.
+
+        Returns:
+            For each set, the numbers of its changed inputs.
         """
         count = len(self._input_metas)
         with self.ledger.spend("digests"):
@@ -344,14 +389,19 @@ class Workspace:
         return [tuple(i for i in range(count) if differs[number * count + i]) for number in range(len(indices))]
 
     def arguments(self, index: int) -> list[object]:
-        """The reference's positional arguments over set `index`, in place."""
+        """Return the reference's positional arguments over a set, in place."""
         values: list[object] = unflatten(self.tree, self.tensors(self.sets[index].inputs))
         return values
 
     def pristine_inputs(self, index: int, changed: Sequence[int] | None = None) -> list[torch.Tensor]:
-        """Inputs of set `index` as drawn, whatever a call did to the arena.
+        """Return a set's inputs as drawn, even if a call changed them.
 
-        `changed` is what `changed_inputs` has just said, where that is known: large inputs take a while to digest.
+        Args:
+            index: Number of the set.
+            changed: Result of `changed_inputs`, if known: checksums of large inputs take time.
+
+        Returns:
+            The set's own tensors, or newly drawn ones if an input changed.
         """
         if not (self.changed_inputs([index])[0] if changed is None else changed):
             return self.tensors(self.sets[index].inputs)
@@ -360,33 +410,34 @@ class Workspace:
         return flatten(list(fresh.values))[0]
 
     def truth(self, index: int, changed: Sequence[int] | None = None) -> Truth:
+        """Return the truth of a set; `changed` as in `pristine_inputs`."""
         return self.oracle.truth(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
 
     def inputs_changed_by_reference(self, index: int, changed: Sequence[int]) -> tuple[int, ...]:
-        """Numbers of the inputs of set `index`, as drawn, that a call of the reference changes; `changed` as in
-        `pristine_inputs`.
+        """Return which inputs of a set a call of the reference changes.
+
+        `changed` as in `pristine_inputs`.
         """
         try:
             return self.oracle.changed_inputs(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
-        except torch.OutOfMemoryError:  # nothing says that it does
+        except torch.OutOfMemoryError:  # unknown: assume none
             torch.cuda.empty_cache()
             return ()
 
     def nearby(
         self, index: int, changed: Sequence[int] | None, precision: PrecisionClass
     ) -> Iterator[tuple[float, Answer]]:
-        """Truths of set `index`, rounded to a class (`Reference.nearby`), each made when it is asked for."""
+        """Yield the truths of a set rounded to a class, each computed when requested."""
         inputs = self.pristine_inputs(index, changed)
         yield from self.oracle.nearby(inputs, self.tree, self.call_seed(index), precision)
 
     def answer(self, index: int, changed: Sequence[int] | None = None) -> Answer:
+        """Return the reference's own answer for a set; `changed` as in `pristine_inputs`."""
         return self.oracle.answer(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
 
     @functools.cached_property
     def costs(self) -> tuple[FlopCount, Traffic]:
-        """Flops of one call of the reference by torch's formulas and the least bytes it must move; as the problem
-        declares them, where it does.
-        """
+        """Flops of one call and least bytes; the problem's declarations replace counts."""
         arguments = self.arguments(0)
         results: list[object] = []
         with self._reference.at(Phase.FORWARD):
@@ -400,6 +451,7 @@ class Workspace:
         return flops, traffic
 
     def close(self) -> None:
+        """Free the shared memory."""
         self._views.clear()
         self._held_back.clear()
         self.arena.close()

@@ -1,15 +1,12 @@
-"""Import and export of KernelBench's result files, and its metrics.
+"""Import and export KernelBench's result files, and compute its metrics.
 
-Edges layer; trusted side. `formats` reads the files, `metrics` holds the figures that KernelBench reports,
-`importing` makes a run of them and `exporting` makes them of a run. Units there are milliseconds and absent times are
--1; inside the harness both stop at this package.
-
-The three files, as the public benchmark (version 0.2) writes and reads them:
+Trusted side. Times in these files are in milliseconds, and -1 means that a time is absent; both stay inside this
+package. The files, as KernelBench 0.2 writes and reads them:
 
     eval_results.json            "16" -> [{sample_id, compiled, correctness, metadata, runtime, runtime_stats}, …]
-                                 (older: one such object a problem instead of a list); one level, one author a file
+                                 (older: one such object per problem instead of a list); one level, one author per file
     baseline_time_torch.json     "level1" -> "16_name.py" -> {mean, std, min, max, num_trials, hardware, device}, or
-                                 null where the reference could not be timed
+                                 null if the reference could not be timed
     pass_at_k_results.json       averages ("avg_pass@1"), metadata (counts), problems (counts and "pass@1")
 """
 

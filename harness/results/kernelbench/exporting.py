@@ -1,9 +1,9 @@
-"""A run into KernelBench's result files, so that its scripts and everything built on them go on working.
+"""Export a run as KernelBench's result files, for its scripts and tools.
 
-Edges layer; trusted side; reads records and writes three JSON files for each author and level. Keys, units and odd
-values are theirs: milliseconds, -1 for absent, a list of samples for each problem, the problem's file name as key of
-the baseline. `correctness` is this harness's verdict (`passed`), which is stricter than theirs; `metadata` keeps the
-exact status and whether their own rule would have passed it.
+Trusted side. Writes three JSON files per author and level. Keys, units and special values are KernelBench's:
+milliseconds, -1 for absent times, a list of samples per problem, file names as keys of the baseline. `correctness` is
+this harness's verdict (`passed`), which is stricter; `metadata` keeps the exact status, and whether KernelBench's own
+rule would have passed the solution.
 """
 
 from __future__ import annotations
@@ -37,14 +37,19 @@ NOT_COMPILED = frozenset(
         Status.compile_timeout,
     }
 )
-"""Statuses in which KernelBench's evaluation ends before `ModelNew` can be constructed: `compiled` is false there."""
+"""Statuses that correspond to `compiled: false`: KernelBench ends before it constructs `ModelNew`."""
 
 _ID = re.compile(r"level(\d+)/(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """The files written, and notes on what could not be expressed in them."""
+    """Result of `export_run`.
+
+    Attributes:
+        files: The files written.
+        notes: Facts that the files can't express.
+    """
 
     files: tuple[Path, ...]
     notes: tuple[str, ...]
@@ -60,12 +65,27 @@ def export_run(
     ks: Sequence[int] = (1,),
     overwrite: bool = False,
 ) -> Exported:
-    """Write the records of `author` and `level` (None: all there are) as KernelBench's files below `into`.
+    """Write records as KernelBench's files.
 
-    One author and level go into `into` itself; several each into `into/<author>/level<n>`, since a file of theirs
-    holds one of each. `file_names` gives the file name of each problem id. Records without a verdict are left out, as
-    theirs would be. Raises `KernelBenchError` where nothing is left, a folder can't be written, or an author's name
-    would lead out of `into`, or, without `overwrite`, a file is there already: it may be KernelBench's own.
+    A single author and level go into `into` itself, several into `into/<author>/level<n>` each: one such file holds one
+    author and level. Records without a verdict are left out, as in KernelBench.
+
+    Args:
+        records: Records of one run, device and workload.
+        into: Folder for the files.
+        file_names: File name of each problem id.
+        author: Author to export; None for all.
+        level: Level to export; None for all.
+        ks: The k of pass@k.
+        overwrite: Replace existing files.
+
+    Returns:
+        The files written, and notes.
+
+    Raises:
+        KernelBenchError: No record is left, the records are of several devices or workloads, an author's name is no
+            folder name, or a file exists and `overwrite` is not set.
+        StoreError: A file can't be written.
     """
     groups: dict[tuple[str, int], list[Record]] = defaultdict(list)
     notes = []
@@ -80,24 +100,26 @@ def export_run(
             else:
                 groups[record.author, int(match[1])].append(record)
     if foreign:
-        notes.append(f"{foreign} left out: their problems are in no folder called level1, level2 and so on")
+        notes.append(f"{foreign} left out: their problems are not in folders level1, level2, ...")
     if free:
         notes.append(f"{free} left out: they have no verdict on the solution (such as harness_error)")
     if not groups:
-        raise KernelBenchError("nothing to export: no record with a verdict, of that author and level, in these runs")
+        raise KernelBenchError("nothing to export: these runs have no record with a verdict for this author and level")
     several = {(record.device, record.workload) for held in groups.values() for record in held}
     if len(several) > 1:
         raise KernelBenchError(
-            "the records are of several devices or workloads, which KernelBench's files can't tell apart: "
+            "the records are of several devices or workloads, which KernelBench's files can't distinguish; "
             "export one run at a time"
         )
     if len(groups) > 1:
         for who, _ in sorted(groups):
-            # Whoever wrote the records may be anybody; Python callers may name authors as they like.
+            # Records are not trusted here, and Python callers may choose any author name.
             if Path(who).is_absolute() or ".." in Path(who).parts or not Path(who).parts:
-                raise KernelBenchError(f"author {who!r:.100} can't be a folder's name: export it alone, by --author")
+                raise KernelBenchError(f"author {who!r:.100} is no valid folder name; export this author with --author")
     if unknown := sorted({r.problem for held in groups.values() for r in held if r.problem not in file_names}):
-        notes.append(f"file names of {len(unknown)} problems are not known (name the folder by --problems): made up")
+        notes.append(
+            f"file names of {len(unknown)} problems are unknown and invented; pass their folder with --problems"
+        )
     times = _reference_times(held for group in groups.values() for held in group)
     documents: dict[Path, dict[str, Any]] = {}
     for (who, number), held in sorted(groups.items()):
@@ -105,17 +127,20 @@ def export_run(
         made = _documents(held, number, file_names, times, ks)
         documents |= {folder / name: document for name, document in made.items()}
     if not overwrite and (there := [path for path in documents if path.exists()]):
-        raise KernelBenchError(f"{there[0]} exists: name another folder, or give --force to write over what is there")
+        raise KernelBenchError(f"{there[0]} exists; choose another folder, or pass --force to overwrite")
     for path, document in documents.items():
         write_whole(path, (json.dumps(document, indent=4, allow_nan=False) + "\n").encode("utf-8"))
     eager = times.get("eager", {})
     if untimed := len({record.problem for held in groups.values() for record in held} - set(eager)):
-        notes.append(f"{untimed} problems have no baseline time: no solution of theirs passed and was timed")
+        notes.append(f"{untimed} problems have no baseline time: none of their solutions passed with a time")
     return Exported(files=tuple(documents), notes=tuple(notes))
 
 
 def _reference_times(records: Iterable[Record]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Baseline -> problem id -> statistics; of several for one problem the first, since they are of one machine."""
+    """Return statistics by baseline and problem id.
+
+    Of several for one problem the first counts: all are of one machine.
+    """
     found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for record in records:
         for baseline, stats in _baselines(record).items():
@@ -130,7 +155,7 @@ def _documents(
     reference_times: Mapping[str, Mapping[str, dict[str, Any]]],
     ks: Sequence[int],
 ) -> dict[str, dict[str, Any]]:
-    """The files of one author and level, by name."""
+    """Return the files of one author and level, by name."""
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     samples = []
     for record, sample in _numbered(records):
@@ -157,7 +182,10 @@ def _number(problem_id: str) -> int:
 
 
 def _numbered(records: Sequence[Record]) -> list[tuple[Record, int]]:
-    """Records by problem with their sample numbers; one that has none, or another's, gets the lowest free one."""
+    """Return records with sample numbers.
+
+    A missing or duplicate one becomes the lowest free.
+    """
     by_problem: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         by_problem[record.problem].append(record)
@@ -219,7 +247,7 @@ def _where(record: Record) -> dict[str, Any]:
 
 
 def _baselines(record: Record) -> dict[str, dict[str, Any]]:
-    """The reference's times that stand beside this record's, by baseline."""
+    """Return the reference's times in this record, by baseline."""
     timing = record.timing or {}
     found = {}
     if stats := _stats(record, timing.get("reference")):
@@ -232,11 +260,14 @@ def _baselines(record: Record) -> dict[str, dict[str, Any]]:
 
 
 _LONGEST_S = 1e9
-"""No call takes longer: a record that says so was edited, and its squares may lie beyond float64."""
+"""Upper limit of a plausible time in seconds: a larger one was edited, and its square may exceed float64."""
 
 
 def _stats(record: Record, series: Any) -> dict[str, Any]:
-    """Their `runtime_stats` in milliseconds over every timed call; only what is known where no samples are kept."""
+    """Return KernelBench's `runtime_stats` in milliseconds over all timed calls.
+
+    Without samples, return what is known.
+    """
     if not isinstance(series, Mapping):
         return {}
     device = series.get("device")
@@ -251,6 +282,6 @@ def _stats(record: Record, series: Any) -> dict[str, Any]:
     if flat:
         times = {"mean": statistics.fmean(flat), "std": statistics.pstdev(flat), "min": min(flat), "max": max(flat)}
         return {**times, "num_trials": len(flat), **_where(record)}
-    # Of a baseline beside eager a record keeps the median alone.
+    # A record keeps only the median of baselines other than eager.
     mean = positive(summary.get("mean_s")) or positive(summary.get("median_s")) or positive(series.get("device_s"))
     return {"mean": mean * MS_PER_S, **_where(record)} if mean is not None else {}

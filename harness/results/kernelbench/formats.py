@@ -1,8 +1,8 @@
-"""KernelBench's result files read into values; the only place that knows their keys' types and their odd forms.
+"""Parse KernelBench's result files.
 
-Edges layer; imports the store's error and nothing else of the harness. The files come from elsewhere and may hold what
-other versions and forks wrote: NaN, null entries, one object instead of a list, a level around the problems. What
-can't be understood is an error that names the file and the place; what is merely absent is None.
+Only this module knows their keys and variants. Other versions and forks write NaN, null entries, one object instead of
+a list, or a level around the problems. An unreadable value is an error that names the file and the place; an absent
+value becomes None.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from harness.results.reader import StoreError
 
 MAX_FILE_BYTES = 512 * 2**20
-"""Larger files are refused: theirs have some megabytes at most."""
+"""Limit of a file's size in bytes; real ones have some megabytes at most."""
 
 BASELINE_FILE = "baseline_time_torch"
 BASELINE_SUFFIXES = {
@@ -26,21 +26,32 @@ BASELINE_SUFFIXES = {
     "compile": "_compile_inductor_default",
     "compile_max_autotune": "_compile_inductor_max-autotune",
 }
-"""This harness's names of baselines -> the ends of their files' names; a compiled one's names backend and mode."""
+"""This harness's baseline names -> suffixes of KernelBench's file names, which name backend and mode."""
 
 _LEVEL = re.compile(r"level_?(\d{1,3})")
 _PROBLEM_FILE = re.compile(r"0*(\d{1,6})_.*")
 
 
 class KernelBenchError(StoreError):
-    """A file of KernelBench's can't be read or a run can't be written as one. The message names it and the place."""
+    """A file of KernelBench can't be read, or a run can't be exported.
+
+    The message names the file and the place.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelBenchSample:
-    """One evaluated sample as KernelBench recorded it. `runtime_ms` is None where it was not timed (-1 there).
+    """One sample as KernelBench recorded it.
 
-    `absent` is True for a null entry: the evaluation left nothing, so nothing is known of the sample.
+    Attributes:
+        problem: Problem number.
+        sample: Sample number.
+        compiled: Whether it compiled.
+        correct: Whether it was correct by KernelBench's rule.
+        runtime_ms: Mean time in milliseconds; None if it was not timed (-1 in the file).
+        stats: KernelBench's `runtime_stats`.
+        metadata: KernelBench's `metadata`.
+        absent: The entry is null: the evaluation left no result, so nothing is known.
     """
 
     problem: int
@@ -55,7 +66,13 @@ class KernelBenchSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelBenchBaseline:
-    """The reference's time for one problem. `mean_ms` is None where it could not be timed (null there)."""
+    """The reference's time for one problem.
+
+    Attributes:
+        name: File name of the problem.
+        mean_ms: Mean time in milliseconds; None if it could not be timed (null in the file).
+        stats: All statistics of the entry.
+    """
 
     name: str
     mean_ms: float | None
@@ -68,7 +85,18 @@ class KernelBenchBaseline:
 
 
 def read_eval_results(path: Path, *, level: int) -> list[KernelBenchSample]:
-    """The samples of one level, by problem and sample number. Raises `KernelBenchError`."""
+    """Read the samples of one level.
+
+    Args:
+        path: An `eval_results.json`.
+        level: The level that the file is about.
+
+    Returns:
+        The samples, sorted by problem and sample number.
+
+    Raises:
+        KernelBenchError: The file can't be read.
+    """
     held = _object(path, _load(path))
     # Some versions put the level around the problems.
     for key in (f"level{level}", f"level_{level}"):
@@ -78,36 +106,46 @@ def read_eval_results(path: Path, *, level: int) -> list[KernelBenchSample]:
     seen: set[tuple[int, int]] = set()
     for item in samples:
         if (item.problem, item.sample) in seen:
-            raise KernelBenchError(f"{path}: problem {item.problem} has sample {item.sample} twice; keep one of them")
+            raise KernelBenchError(f"{path}: problem {item.problem} has sample {item.sample} twice; remove one of them")
         seen.add((item.problem, item.sample))
     return sorted(samples, key=lambda item: (item.problem, item.sample))
 
 
 def baseline_file(name: str) -> str:
-    """The name of their file for a baseline of this name."""
+    """Return the name of KernelBench's file for this baseline."""
     return f"{BASELINE_FILE}{BASELINE_SUFFIXES.get(name, f'_{name}')}.json"
 
 
 def baseline_name(path: Path) -> str:
-    """What this harness calls the baseline in a file of this name; eager where the name is not one of theirs."""
+    """Return this harness's name of the baseline in a file; eager for unknown names."""
     suffix = path.stem.removeprefix(BASELINE_FILE) if path.stem.startswith(BASELINE_FILE) else ""
     known = {end: name for name, end in BASELINE_SUFFIXES.items()}
     return known.get(suffix) or re.sub(r"[^A-Za-z0-9]+", "_", suffix).strip("_") or "eager"
 
 
 def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
-    """Level -> problem number -> the reference's time. Raises `KernelBenchError`."""
+    """Read the reference's times.
+
+    Args:
+        path: A `baseline_time_torch.json`.
+
+    Returns:
+        Level -> problem number -> time.
+
+    Raises:
+        KernelBenchError: The file can't be read.
+    """
     levels: dict[int, dict[int, KernelBenchBaseline]] = {}
     for key, problems in _object(path, _load(path)).items():
         match = _LEVEL.fullmatch(key)
         if match is None:
-            raise KernelBenchError(f"{path}: {key!r:.60} is no level; a file of baseline times has keys like level1")
+            raise KernelBenchError(f"{path}: {key!r:.60} is no level; a file of baseline times has keys such as level1")
         where = f"{path}, {key}"
         found = levels.setdefault(int(match[1]), {})
         for name, stats in _object(where, problems).items():
             number = _PROBLEM_FILE.fullmatch(name)
             if number is None:
-                raise KernelBenchError(f"{where}: {name!r:.80} is no problem's file name, such as 16_name.py")
+                raise KernelBenchError(f"{where}: {name!r:.80} is no file name of a problem, such as 16_name.py")
             given = {} if stats is None else _object(f"{where}, {name}", stats)
             found[int(number[1])] = KernelBenchBaseline(
                 name=name, mean_ms=positive(given.get("mean")), stats=finite(given)
@@ -116,24 +154,37 @@ def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
 
 
 def read_pass_at_k(path: Path) -> dict[str, dict[str, Any]]:
-    """The file's `averages`, `metadata` and `problems`, checked to be objects. Raises `KernelBenchError`."""
+    """Read the objects `averages`, `metadata` and `problems`.
+
+    Args:
+        path: A `pass_at_k_results.json`.
+
+    Returns:
+        The three objects, by key.
+
+    Raises:
+        KernelBenchError: The file can't be read.
+    """
     held = _object(path, _load(path))
     if missing := [name for name in ("averages", "problems") if name not in held]:
-        raise KernelBenchError(f"{path}: has no {' and no '.join(missing)}; is it a pass_at_k_results.json?")
+        raise KernelBenchError(f"{path}: no key {' and no key '.join(missing)}; is this a pass_at_k_results.json?")
     return {
         name: finite(_object(f"{path}, {name}", held.get(name, {}))) for name in ("averages", "metadata", "problems")
     }
 
 
 def positive(value: Any) -> float | None:
-    """A positive finite number; None for what stands for "absent": -1, null, NaN, infinity, a text."""
+    """Return a positive finite number; None for absent values (-1, null, NaN, text)."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value > 0 else None
 
 
 def finite(value: Any) -> Any:
-    """The same JSON value with null for every NaN and infinity, which their files may hold and ours may not."""
+    """Return the JSON value with null for NaN and infinity.
+
+    KernelBench's files may contain them; this harness's may not.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -146,7 +197,7 @@ def finite(value: Any) -> Any:
 def _problem(path: Path, key: str, value: Any) -> Iterator[KernelBenchSample]:
     if not key.isascii() or not key.isdigit() or len(key) > 6:
         raise KernelBenchError(
-            f'{path}: {key!r:.60} is no problem number; eval_results.json has keys like "16" (one level a file)'
+            f'{path}: {key!r:.60} is no problem number; eval_results.json has keys such as "16" (one level per file)'
         )
     number = int(key)
     if value is None:
@@ -164,10 +215,10 @@ def _sample(where: str, number: int, index: int, entry: Any) -> KernelBenchSampl
     held = _object(where, entry)
     chosen = held.get("sample_id", index)
     if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen < 0:
-        raise KernelBenchError(f"{where}: sample_id is a whole number from 0, not {chosen!r:.40}")
+        raise KernelBenchError(f"{where}: sample_id must be a whole number, at least 0, not {chosen!r:.40}")
     for name in ("compiled", "correctness"):
         if not isinstance(held.get(name), bool):
-            raise KernelBenchError(f"{where}: {name} is true or false, not {held.get(name)!r:.40}")
+            raise KernelBenchError(f"{where}: {name} must be true or false, not {held.get(name)!r:.40}")
     return KernelBenchSample(
         problem=number,
         sample=chosen,
@@ -180,11 +231,14 @@ def _sample(where: str, number: int, index: int, entry: Any) -> KernelBenchSampl
 
 
 class _Twice(Exception):
-    """A key that one JSON object has twice."""
+    """A JSON object contains this key twice."""
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Of a key that it has twice Python would take the last value and drop the others."""
+    """Build a JSON object; raise if it has a key twice.
+
+    Python alone would silently keep the last value.
+    """
     held: dict[str, Any] = {}
     for key, value in pairs:
         if key in held:
@@ -196,11 +250,11 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _load(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise KernelBenchError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; is it the right file?")
+            raise KernelBenchError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; is this the right file?")
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unambiguous)
     except _Twice as error:
         raise KernelBenchError(
-            f"{path}: one object has the key {error.args[0]!r:.80} twice; keep one of them"
+            f"{path}: an object has the key {error.args[0]!r:.80} twice; remove one of them"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise KernelBenchError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error

@@ -1,8 +1,8 @@
-"""KernelBench's result files into a run that `show`, `leaderboard` and `report` read.
+"""Import KernelBench's result files as a run.
 
-Edges layer; trusted side; starts nothing. The verdicts are KernelBench's, by its own rule and its own clock, and the
-records say so: label `kernelbench_verdict`, workload `kernelbench`, so that no table ranks them beside solutions that
-this harness judged. `evidence.kernelbench` and `timing.kernelbench` keep what the files said, in their units.
+Trusted side. `show`, `leaderboard` and `report` read it. Verdicts and times are KernelBench's. Label
+`kernelbench_verdict` and workload `kernelbench` say so, and no table ranks these records with others.
+`evidence.kernelbench` and `timing.kernelbench` keep the original values and units.
 """
 
 from __future__ import annotations
@@ -32,19 +32,25 @@ from harness.results.writer import whole_run
 LABEL = "kernelbench_verdict"
 """On every imported record: the verdict is KernelBench's own."""
 OTHER_HARDWARE = "baseline_from_other_hardware"
-"""The baseline was timed on another GPU than the solution, so that the speedup compares GPUs too."""
+"""The baseline was timed on another GPU than the solution, so the speedup also compares GPUs."""
 WORKLOAD = "kernelbench"
 
 MILLISECOND_S = 1e-3
 
 _HARNESS_STATUS = "harness_status"
-"""Key in `metadata` by which an export of this harness keeps the exact status."""
+"""Key in `metadata` that keeps the exact status in an export of this harness."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What `import_results` made: the run's folder, its records, KernelBench's metrics over sample 0, pass@k (the
-    file's, else computed), and notes on what was odd.
+    """Result of `import_results`.
+
+    Attributes:
+        folder: The run's folder.
+        records: The run's records.
+        metrics: KernelBench's metrics over sample 0.
+        pass_at_k: Content of the pass@k file, or the computed equivalent.
+        notes: Anything odd.
     """
 
     folder: Path
@@ -64,29 +70,44 @@ def import_results(
     pass_at_k: Path | None = None,
     workload: str = WORKLOAD,
 ) -> Imported:
-    """Make the new run `into` of one author's `eval_results.json` for one level.
+    """Create a run from one author's `eval_results.json` of one level.
 
-    Of the files `baselines`, the one for eager gives the speedup, others (by their names: compiled ones) a speedup of
-    their own under `timing.baselines`; the metrics are against the first.
+    Kernels next to the file, with KernelBench's file names, are hashed into the records. If an error occurs, no part of
+    the run is left.
 
-    Kernels that lie beside the file under KernelBench's names are hashed into the records. Raises `KernelBenchError`
-    for a file that can't be understood, before anything is written, and `StoreError` where `into` can't be: then
-    nothing of it is left.
+    Args:
+        eval_results: The `eval_results.json`.
+        into: Folder of the new run.
+        level: The level of the file.
+        author: The author of the samples.
+        baselines: Files of baseline times. The one for eager gives the speedup; others give `timing.baselines`, by
+            their file names. The metrics use the first.
+        pass_at_k: The `pass_at_k_results.json`; None if there is none.
+        workload: Workload of the records.
+
+    Returns:
+        The run, its metrics and notes.
+
+    Raises:
+        KernelBenchError: A file can't be understood; nothing was written.
+        StoreError: `into` can't be written.
     """
     samples = read_eval_results(eval_results, level=level)
     if not samples:
-        raise KernelBenchError(f"{eval_results}: holds no result")
+        raise KernelBenchError(f"{eval_results}: contains no results")
     times: dict[str, dict[int, KernelBenchBaseline]] = {}
     notes: list[str] = []
     for path in baselines:
         name = baseline_name(path)
         if name in times:
-            raise KernelBenchError(f"{path}: a second file of baseline {name!r}; name one, or rename it as they do")
+            raise KernelBenchError(
+                f"{path}: a second file of baseline {name!r}; pass one of them, or rename it as KernelBench does"
+            )
         times[name] = read_baseline(path).get(level, {})
         if not times[name]:
-            raise KernelBenchError(f"{path}: has no times for level{level}")
+            raise KernelBenchError(f"{path}: contains no times for level{level}")
     if times and "eager" not in times:
-        notes.append(f"no times of eager: speedups are against {', '.join(times)} (leaderboard --baseline)")
+        notes.append(f"no eager times: speedups are over {', '.join(times)} (see leaderboard --baseline)")
     finished = datetime.fromtimestamp(eval_results.stat().st_mtime, UTC).isoformat(timespec="seconds")
     known = [item for item in samples if not item.absent]
     computed = pass_at_k_document(known, ks=_ks(pass_at_k))
@@ -94,7 +115,7 @@ def import_results(
     if given is not None:
         notes += _disagreements(pass_at_k, given, computed)
     named = {(_device(item), name) for item in known if (name := _hardware(item))}
-    # Failures often name no GPU; where the others agree on one, it was that.
+    # Failures often name no GPU; if all others name the same one, it applies to them, too.
     usual = next(iter(named)) if len(named) == 1 else (DeviceKind.CUDA, "")
     records = [
         _record(
@@ -111,17 +132,17 @@ def import_results(
     ]
     untimed = sum(record.status is Status.passed and record.speedup is None for record in records)
     if untimed:
-        why = "the baseline has no time for them" if times else "no baseline was given"
-        notes.append(f"{untimed} correct without a speedup against eager: they were not timed, or {why}")
+        why = "the baseline has no time for them" if times else "no baseline was passed"
+        notes.append(f"{untimed} correct samples have no speedup over eager: they were not timed, or {why}")
     if absent := len(samples) - len(known):
-        notes.append(f"null entries: {absent}; nothing is known of these, and they count in no share")
+        notes.append(f"null entries: {absent}; KernelBench left no result for them, so they count in no share")
     if lacking := len(set(next(iter(times.values()), {})) - {item.problem for item in samples}):
         notes.append(
-            f"problems of the baseline without an entry: {lacking}; fast_p counts them as failures, as there, "
-            "and there is no record of them"
+            f"problems of the baseline without an entry: {lacking}; they get no record, and fast_p counts them "
+            "as failures, as KernelBench does"
         )
     if other := sum(OTHER_HARDWARE in record.labels for record in records):
-        notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another one")
+        notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another GPU")
     figures = metrics_of(samples, next(iter(times.values()), {}))
     head = {
         "imported_from": "kernelbench",
@@ -199,17 +220,20 @@ def _record(
 
 
 def _against(reference: KernelBenchBaseline, runtime_s: float) -> dict[str, Any]:
-    """As records hold a baseline: the reference's mean time in seconds, and the speedup without an interval."""
+    """Return a baseline in the form of records.
+
+    It has the mean time in seconds and the speedup without an interval.
+    """
     mean_s = reference.mean_ms * MILLISECOND_S if reference.mean_ms is not None else None
     speedup = mean_s / runtime_s if mean_s is not None else None
     return {"device": {"mean_s": mean_s}, "mean_s": mean_s, "speedup": speedup, "low": None, "high": None}
 
 
 def _verdict(item: KernelBenchSample) -> tuple[Status, str]:
-    """The status nearest to what KernelBench recorded, and a reason in its words."""
+    """Return the status closest to KernelBench's result, and a reason in its words."""
     held = item.metadata
     if item.absent:
-        return Status.harness_error, "KernelBench has no result (null): it was not evaluated, or that failed"
+        return Status.harness_error, "KernelBench has no result (null): the evaluation was not done or failed"
     if item.correct:
         return Status.passed, "correct by KernelBench's own rule"
     exact = held.get(_HARNESS_STATUS)
@@ -229,14 +253,14 @@ def _verdict(item: KernelBenchSample) -> tuple[Status, str]:
                 status = Status.wrong_shape
             return status, one_line(said)
     if not item.compiled:
-        return Status.compile_error, "KernelBench could not compile or load it, and does not say why"
+        return Status.compile_error, "KernelBench could not compile or load it and gives no reason"
     differences = held.get("max_difference")
     largest = f"; largest differences {_text(differences)}" if differences else ""
     return Status.wrong_value, one_line(f"not correct by KernelBench's own rule{largest}")
 
 
 def _device(item: KernelBenchSample, otherwise: DeviceKind = DeviceKind.CUDA) -> DeviceKind:
-    """Where a sample says it ran; `otherwise` where it says nothing."""
+    """Return the device that a sample names, or `otherwise`."""
     said = _text(item.metadata.get("device")) or _text(item.stats.get("device"))
     return otherwise if not said else DeviceKind.HOST if said.lower().startswith("cpu") else DeviceKind.CUDA
 
@@ -258,7 +282,7 @@ def _text(value: Any) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Of the kernel beside the results, where it still lies there; the empty text says that it is not known."""
+    """Return the digest of the kernel next to the results; empty if it is not there."""
     try:
         return digest_text(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError):
@@ -266,7 +290,7 @@ def _digest(path: Path) -> str:
 
 
 def _ks(path: Path | None) -> tuple[int, ...]:
-    """The k that their file was made for; 1 without one."""
+    """Return the k of a pass@k file; 1 without a file."""
     if path is None:
         return (1,)
     named = [key.rpartition("@")[2] for key in read_pass_at_k(path)["averages"]]
@@ -274,7 +298,10 @@ def _ks(path: Path | None) -> tuple[int, ...]:
 
 
 def _disagreements(path: Path | None, given: Mapping[str, Any], computed: Mapping[str, Any]) -> Sequence[str]:
-    """Where their pass@k file does not follow from their results: it was made before some of them."""
+    """Return a note if the pass@k file does not follow from the results.
+
+    Then it was made before some of them.
+    """
     differ = [
         name
         for name, value in computed["averages"].items()
@@ -282,4 +309,4 @@ def _disagreements(path: Path | None, given: Mapping[str, Any], computed: Mappin
     ]
     if not differ:
         return ()
-    return (f"{path}: {', '.join(differ)} do not follow from the results, which give {computed['averages']}",)
+    return (f"{path}: {', '.join(differ)} differ from the results, which give {computed['averages']}",)

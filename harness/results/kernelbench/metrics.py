@@ -1,8 +1,8 @@
-"""The figures that KernelBench reports, computed as there: fast_p, geometric mean over correct ones, pass@k.
+"""KernelBench's metrics: fast_p, geometric mean over correct samples, pass@k.
 
-Edges layer, but pure: the formulas are `scoring`'s, which names their sources. What differs from the public scripts
-is only what they get wrong: a sample that is not correct or has no time can't turn a mean into NaN, and times are
-paired by problem number instead of by place in two files.
+The formulas are in `harness.results.scoring.scores`, with their sources. Two differences from the public scripts avoid
+their errors: a sample that is incorrect or untimed can't turn a mean into NaN, and times are paired by problem number
+instead of by position in two files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from harness.results.scoring import THRESHOLDS, fast_p, geometric_mean, pass_at_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """`problems` is the denominator of every share. `geomean` is None where no correct one was timed."""
+    """KernelBench's metrics.
+
+    Attributes:
+        problems: Number of problems; the denominator of every share.
+        compiled: Number of samples that compiled.
+        correct: Number of correct samples.
+        geomean: Geometric mean of the speedups of correct, timed samples; None if there are none.
+        fast_p: Share of problems solved with a speedup above p, by p; None if unknown.
+    """
 
     problems: int
     compiled: int
@@ -27,7 +35,7 @@ class Metrics:
     fast_p: Mapping[float, float | None]
 
     def to_json(self) -> dict[str, Any]:
-        """With the thresholds as text, as in their analysis files: `fast_p: {"0.5": …}`."""
+        """Return the metrics as JSON, with thresholds as text, as KernelBench does."""
         return {
             "problems": self.problems,
             "compiled": self.compiled,
@@ -45,11 +53,23 @@ def metrics(
     compiled: int | None = None,
     thresholds: Sequence[float] = THRESHOLDS,
 ) -> Metrics:
-    """The metrics over problems given in one order: is it correct, the baseline's time, its own time.
+    """Compute the metrics over problems in one common order.
 
-    The two times share a unit; absent ones (None, -1, NaN) leave a correct one without a speedup: it counts for
-    fast_0, which is correctness, and for no other p. Where that is so of all correct ones, nothing is known of the
-    other p, and they are None. Raises `ValueError` where the lengths differ.
+    An absent time (None, -1, NaN) leaves a correct sample without a speedup: it counts for fast_0 (correctness) only.
+    If no correct sample has a speedup, the other fast_p are None.
+
+    Args:
+        correct: Whether each sample is correct.
+        baseline: The baseline's time of each problem.
+        actual: The sample's time of each problem, in the same unit.
+        compiled: Number of samples that compiled; None: that of correct ones.
+        thresholds: The p of fast_p.
+
+    Returns:
+        The metrics.
+
+    Raises:
+        ValueError: The lengths differ.
     """
     ratios: list[float | None] = []
     for right, theirs, own in zip(correct, baseline, actual, strict=True):
@@ -69,10 +89,18 @@ def metrics(
 def metrics_of(
     samples: Iterable[KernelBenchSample], baselines: Mapping[int, KernelBenchBaseline], *, sample: int = 0
 ) -> Metrics:
-    """The metrics of the samples with one number (theirs: 0), over the baseline's problems and those with samples.
+    """Compute the metrics of the samples with one number.
 
-    A problem without that sample counts as a failure, as in KernelBench. One whose sample is null does not count:
-    nothing is known of it.
+    The problems are those of the baseline and those with samples. A problem without that sample counts as a failure, as
+    in KernelBench. A problem whose sample is null does not count.
+
+    Args:
+        samples: Samples of one level.
+        baselines: The reference's times, by problem number.
+        sample: The sample number; KernelBench uses 0.
+
+    Returns:
+        The metrics.
     """
     held = {item.problem: item for item in samples if item.sample == sample}
     unknown = {number for number, item in held.items() if item.absent}
@@ -87,11 +115,19 @@ def metrics_of(
 
 
 def pass_at_k_document(samples: Iterable[KernelBenchSample], ks: Sequence[int] = (1,)) -> dict[str, Any]:
-    """The content of `pass_at_k_results.json`. As there, a problem with fewer than k samples is given for what it
-    has, under that number, and counts as 0 in the average for k. Raises `ValueError` for a k below 1.
+    """Return the content of `pass_at_k_results.json`.
+
+    As in KernelBench, a problem with n < k samples is listed with its pass@n, and counts as 0 in the average for k.
+
+    Args:
+        samples: Samples of one level.
+        ks: The k of pass@k.
+
+    Raises:
+        ValueError: A k is below 1.
     """
     if any(k < 1 for k in ks):
-        raise ValueError(f"k is at least 1, not {min(ks)}")
+        raise ValueError(f"k must be at least 1, not {min(ks)}")
     outcomes: dict[int, list[bool]] = defaultdict(list)
     for item in samples:
         outcomes[item.problem].append(item.correct)

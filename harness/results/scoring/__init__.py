@@ -1,4 +1,7 @@
-"""Records to scores and leaderboard rows; pure. `scores` holds the figures, `board` the rows."""
+"""Scores and leaderboard rows from records.
+
+`scores` has the figures, `board` the rows.
+"""
 
 from harness.results.scoring.board import By, LeaderboardRow, Metric, leaderboard
 from harness.results.scoring.scores import (

@@ -1,6 +1,6 @@
-"""Leaderboard rows: who is ranked, by what, who shares a rank, who is listed without one.
+"""Leaderboard rows: ranks, ties, and rows without a rank.
 
-Imports `model`, `authors` and `scoring.scores`, which says what is compared with what. Pure.
+`harness.results.scoring.scores` says which records are compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from harness.results.scoring.scores import (
 
 
 class Metric(StrEnum):
-    """What authors are ranked by."""
+    """Figure by which rows are ranked."""
 
     geomean = "geomean"
     fast_1 = "fast_1"
@@ -37,7 +37,7 @@ class Metric(StrEnum):
 
 
 class By(StrEnum):
-    """What a row of the leaderboard stands for."""
+    """Entity that a row stands for."""
 
     author = "author"
     problem = "problem"
@@ -46,14 +46,33 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderboardRow:
-    """One row. `rank` is None where there is nothing to rank (not passed, not timed, disqualified).
+    """One row of a leaderboard.
 
-    Boards of authors and of problems end with a row for each disqualified solution, with its name, status and reason.
-    For an author `speedup` is the geometric mean over the problems solved; for a problem it is its best solution's,
-    whose author and name stand beside it. `floor` is its noise floor (a difference of logs), `same_within` the share
-    within which it is as fast as the baseline, where it is. `display_name` and `model` are what the author says of
-    itself, where that is known; `author` alone tells authors apart. `to_json` gives the columns of the CSV, in order;
-    they are a promise.
+    Boards of authors and of problems end with one row per disqualified solution. `to_json` gives the CSV columns in
+    their stable order.
+
+    Attributes:
+        group: Conditions that all compared rows share.
+        rank: The rank; None if there is nothing to rank (not passed, not timed, disqualified).
+        author: The author; for a problem, that of its best solution.
+        problem: The problem's id.
+        solution: The solution; for a problem, its best one.
+        status: Status of the solution.
+        speedup: The solution's speedup; for an author, the geometric mean over solved problems.
+        low: Lower end of the speedup's interval.
+        high: Upper end of the speedup's interval.
+        floor: Noise floor, a difference of logs.
+        same_within: Share within which the speedup is 1; None if it is not.
+        sol_fraction: Reached fraction of the speed of light.
+        results: Number of evaluated solutions.
+        passed: Number of passes.
+        untimed: Number of passes without a time.
+        disqualified: Number of disqualified solutions.
+        unjudged: Number of solutions without a verdict.
+        fast_p: Share of results with a speedup above p, by p.
+        reason: Reason of the record, or of a disqualification.
+        display_name: The author's self-chosen name; only `author` identifies an author.
+        model: The model that the author states.
     """
 
     group: LikeGroup
@@ -118,14 +137,28 @@ def leaderboard(
     problems: Sequence[str] = (),
     authors: Mapping[str, Author] | None = None,
 ) -> tuple[LeaderboardRow, ...]:
-    """Rows over all groups, group after group, the ranked ones first.
+    """Build the rows of all groups, group after group, ranked rows first.
 
-    By author: one row each, ranked by `metric`. By problem: one row each with its best solution, and so unranked. Both
-    end with the disqualified solutions, a row each, unranked, with their reasons. By solution: one row a record, ranked
-    within its problem, by the share of the speed of light where that is the `metric`, else by speedup. Rows whose
-    intervals, widened by their noise floors, overlap that of the first of their rank share it ("1, 1, 3"); fast_1 and
-    sol tie on equal values. What `authors` (by name) say stands beside theirs, and changes no rank. `by`, `metric` and
-    `selection` may be given by their names; raises `ValueError` where there is none of that name.
+    By author: one row per author, ranked by `metric`. By problem: one row per problem with its best solution, unranked.
+    Both end with one unranked row per disqualified solution. By solution: one row per record, ranked within its problem
+    by the fraction of the speed of light if that is the `metric`, else by speedup. Rows share a rank ("1, 1, 3") if
+    their intervals, widened by their noise floors, overlap that of the rank's first row; fast_1 and sol tie on equal
+    values.
+
+    Args:
+        records: Records of any runs.
+        by: Entity of a row, or its name.
+        metric: Figure to rank by, or its name.
+        baseline: Baseline of the speedups.
+        selection: Samples that count per author and problem, or its name.
+        problems: Problems that should have been attempted; one without a record counts as a failure of each author.
+        authors: Authors' descriptions by name; they do not affect ranks.
+
+    Returns:
+        The rows.
+
+    Raises:
+        ValueError: `by`, `metric` or `selection` is an unknown name.
     """
     by, metric, selection = By(by), Metric(metric), Selection(selection)
     groups: dict[LikeGroup, list[ScoredRecord]] = defaultdict(list)
@@ -259,7 +292,10 @@ def _grouped(entries: Sequence[ScoredRecord], key: Callable[[ScoredRecord], Any]
 
 
 def _ranked(scored: Sequence[tuple[LeaderboardRow, float | None]], *, intervals: bool) -> list[LeaderboardRow]:
-    """Rows by falling value with their ranks, those without a value last, in the order of their names."""
+    """Return rows by falling value with ranks.
+
+    Rows without a value come last, by name.
+    """
     named = sorted(scored, key=lambda item: (item[0].author or "", item[0].solution or ""))
     ranked = sorted((item for item in named if item[1] is not None), key=lambda item: -(item[1] or 0.0))
     rows: list[LeaderboardRow] = []

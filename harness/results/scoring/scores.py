@@ -1,27 +1,21 @@
-"""From records to scores: what is compared with what, fast_p, geometric means, pass@k.
+"""Scores from records: comparable groups, fast_p, geometric means, pass@k.
 
-Imports `model`, `recency`, `stats` and the standard library. Pure; records are trusted, what is in their texts is not.
+**Groups.** Only results with equal device kind, processor (GPU model; on the host its CPU), GPU driver, workload,
+baseline and precision are compared. Precision is what each problem declares, or the one class that the run requested. A
+problem whose file changed between records (`problem_digest`) counts as another problem.
 
-**Like with like.** Results fall into groups that are never compared: device kind, processor (GPU model, for the host
-its CPU), the GPU's driver, workload, baseline, precision (what each problem declares, or the one class that a run
-asked for instead). A record that was measured on the host never meets one from a GPU. Within a group a problem whose
-file changed between records (`problem_digest`) counts as another problem.
+**Counts.** A status without a verdict on the solution (`VERDICT_FREE`) is in no denominator; its number is shown. A
+disqualified solution is a failure, listed without a rank. A pass without a time (CUDA sources on the host) counts for
+fast_0, which is correctness, and for no other p. Of several records of one solution on one machine the latest counts.
 
-**What is counted.** A record whose status says nothing about the solution (`VERDICT_FREE`: harness_error,
-not_emulated, unsupported) is in no denominator; its number is shown. A disqualified one is a failure, and is listed
-without a rank. A pass without a time (CUDA sources on the host) counts for fast_0, which is correctness, and for no
-other p. Of several records of one solution on one machine the one that finished last counts.
+**Formulas.** fast_p is the share of problems solved with a speedup strictly above p; a speedup inside its measured
+noise floor counts as 1. The mean speedup is the geometric mean over correct solutions (A. Ouyang et al., "KernelBench:
+Can LLMs Write Efficient GPU Kernels?", 2025, arXiv:2502.10517). pass@k is the unbiased estimator 1 - C(n-c, k) / C(n,
+k) of M. Chen et al., "Evaluating Large Language Models Trained on Code", 2021, arXiv:2107.03374, section 2.1.
 
-**Formulas.** fast_p is the share of problems solved with a speedup strictly above p, where one inside the noise floor
-that was measured beside it counts as 1; the mean speedup is the geometric mean over correct ones (A. Ouyang et al.,
-"KernelBench: Can LLMs Write Efficient GPU Kernels?", 2025, arXiv:2502.10517). pass@k is the unbiased estimator
-1 - C(n-c, k) / C(n, k) of M. Chen et al., "Evaluating Large Language Models Trained on Code", 2021, arXiv:2107.03374,
-section 2.1.
-
-**Where figures are read from.** Against the baseline that `timing.baseline` names (eager where it names none):
-`speedup` of the record, its interval from `timing.speedup.low` and `.high` (or `timing.speedup_interval`). Against
-another: `timing.baselines.<name>` with `speedup`, `low`, `high`. The speed-of-light fraction:
-`timing.speed_of_light.fraction`.
+**Record keys.** For the baseline in `timing.baseline` (default eager): the record's `speedup`, with its interval in
+`timing.speedup.low` and `.high` (or `timing.speedup_interval`). For others: `timing.baselines.<name>` with `speedup`,
+`low`, `high`. Fraction of the speed of light: `timing.speed_of_light.fraction`.
 """
 
 from __future__ import annotations
@@ -41,23 +35,41 @@ from harness.core.status import VERDICT_FREE, Status
 from harness.results.latest import recency
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-"""The p for which fast_p is reported, as KernelBench does."""
+"""The p of fast_p, as in KernelBench."""
 
 EAGER = "eager"
 
 DECLARED = "declared"
-"""The precision of a run that holds every problem to its own class; `evidence.precision_override` names another."""
+"""Precision of a run that uses each problem's own class; `evidence.precision_override` names another."""
 
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float | None:
-    """Share of results above `p`, strictly; None stands for a result that is not correct. None where there is none."""
+    """Return the share of results with a speedup strictly above `p`.
+
+    Args:
+        speedups: One speedup per result; None for an incorrect result.
+        p: The threshold.
+
+    Returns:
+        The share; None without results. Source: KernelBench, arXiv:2502.10517.
+    """
     if not speedups:
         return None
     return sum(1 for value in speedups if value is not None and value > p) / len(speedups)
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of no values. Raises `ValueError` for one that is not positive and finite."""
+    """Return the geometric mean.
+
+    Args:
+        values: Positive finite numbers.
+
+    Returns:
+        The mean; None without values.
+
+    Raises:
+        ValueError: A value is not positive and finite.
+    """
     logs = []
     for value in values:
         if not (math.isfinite(value) and value > 0.0):
@@ -67,9 +79,23 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float | None:
-    """Chance that at least one of `k` samples drawn from these is correct; None where there are fewer than `k`."""
+    """Return the chance that at least one of `k` drawn samples is correct.
+
+    The estimator is 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374, section 2.1).
+
+    Args:
+        samples: Number n of samples.
+        correct: Number c of correct samples.
+        k: Number of draws without replacement.
+
+    Returns:
+        The chance; None if there are fewer than `k` samples.
+
+    Raises:
+        ValueError: The numbers contradict each other, or `k` is below 1.
+    """
     if not (0 <= correct <= samples and k >= 1):
-        raise ValueError(f"{correct} correct of {samples} samples, k = {k}: impossible")
+        raise ValueError(f"impossible: {correct} correct of {samples} samples, k = {k}")
     if samples < k:
         return None
     missed = 1.0
@@ -80,11 +106,15 @@ def pass_at_k(samples: int, correct: int, k: int) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LikeGroup:
-    """What results must share to be compared. `processor` is `unknown` where the record names none, `driver` empty, as
-    on the host device.
+    """Conditions that results must share to be compared.
 
-    `precision` is `declared` where every problem is held to the class that it declares, else the class that the run
-    was told to use for all.
+    Attributes:
+        device: Device kind.
+        processor: Model of the GPU or CPU; `unknown` if the record names none.
+        workload: Workload.
+        baseline: Baseline of the speedups.
+        precision: `declared` if each problem uses its own class, else the class that the run requested.
+        driver: GPU driver; empty on the host device.
     """
 
     device: str
@@ -97,9 +127,23 @@ class LikeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRecord:
-    """One record as far as scoring goes. `speedup` is None where it did not pass or was not timed.
+    """The parts of a record that scores use.
 
-    `floor` is the noise floor of its session, a difference of logs; 0 where none was measured.
+    Attributes:
+        group: Conditions of the record.
+        problem: The problem's id.
+        problem_digest: Digest of the problem's file.
+        author: The author.
+        solution: The solution.
+        sample: Sample number.
+        status: The record's status.
+        reason: The record's reason.
+        speedup: Speedup; None if it did not pass or was not timed.
+        low: Lower end of the speedup's interval.
+        high: Upper end of the speedup's interval.
+        sol_fraction: Reached fraction of the speed of light.
+        labels: The record's labels.
+        floor: Noise floor of its session, a difference of logs; 0 if none was measured.
     """
 
     group: LikeGroup
@@ -119,15 +163,16 @@ class ScoredRecord:
 
     @property
     def same_within(self) -> float | None:
-        """The share within which it is as fast as the baseline; None where it is not, or no noise floor tells."""
+        """Share within which the speedup is 1; None if it is not, or no floor is known."""
         if self.speedup is None or self.floor == 0.0:
             return None
         return same_within(self.speedup, self.low, self.high, floor=self.floor)
 
     @property
     def counted(self) -> float | None:
-        """The speedup that fast_p counts: 1 where it is inside its noise floor. Where that, or the interval, is so wide
-        that little is known, it may be less than 1, but not more.
+        """The speedup that fast_p counts: 1 if it is inside its noise floor.
+
+        If the floor or the interval is too wide to decide, it is at most 1.
         """
         if self.speedup is None or self.floor == 0.0:
             return self.speedup
@@ -146,9 +191,17 @@ class ScoredRecord:
 
 
 def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[ScoredRecord, ...]:
-    """Records as entries, in their order; of several for one solution in one group the one that finished last.
+    """Convert records to entries.
 
-    A passed record without a speedup against `baseline` becomes an untimed pass.
+    Of several records of one solution in one group, only the latest is kept. A passed record without a speedup over
+    `baseline` becomes an untimed pass.
+
+    Args:
+        records: Records of any runs.
+        baseline: Baseline of the speedups.
+
+    Returns:
+        The entries, in the order of the records.
     """
     latest: dict[tuple[object, ...], tuple[datetime, int, ScoredRecord]] = {}
     for place, record in enumerate(records):
@@ -191,7 +244,7 @@ def _entry(record: Record, baseline: str) -> ScoredRecord:
 
 
 def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None, float | None]:
-    """Speedup against the baseline with its interval, of a passed record."""
+    """Return the speedup over the baseline with its interval, of a passed record."""
     if record.status is not Status.passed:
         return None, None, None
     if baseline != main_baseline(record):
@@ -209,13 +262,13 @@ def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None,
 
 
 def main_baseline(record: Record) -> str:
-    """The baseline that the record's own speedup is against."""
+    """Return the baseline of the record's own speedup."""
     named = (record.timing or {}).get("baseline")
     return named if isinstance(named, str) else EAGER
 
 
 def baselines_of(record: Record) -> tuple[str, ...]:
-    """Baselines beside eager that a record has a speedup against."""
+    """Return the baselines other than eager that the record has a speedup over."""
     held = _inner(record.timing, "baselines") or {}
     main = [main_baseline(record)] if record.speedup is not None else []
     others = [name for name in held if _number(_inner(held, name), "speedup") is not None]
@@ -228,7 +281,10 @@ def _inner(held: Any, key: str) -> Mapping[str, Any] | None:
 
 
 def _number(held: Mapping[str, Any] | None, key: str) -> float | None:
-    """A positive finite number of a record that another harness may have written; else None."""
+    """Return a positive finite number.
+
+    None for anything else (another harness may write it).
+    """
     value = held.get(key) if held is not None else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -239,14 +295,23 @@ class Selection(StrEnum):
     """Which samples of one author for one problem are scored."""
 
     best = "best"
-    """The fastest that passed, else one that passed untimed, else the first failure."""
+    """The fastest pass, else an untimed pass, else the first failure."""
     all = "all"
-    """Every sample as a result of its own."""
+    """Every sample counts as a separate result."""
 
 
 def select(entries: Iterable[ScoredRecord], selection: Selection) -> tuple[ScoredRecord, ...]:
-    """One entry per group, author and problem where the best are asked for; else all. Raises `ValueError` where
-    `selection` is neither.
+    """Select the entries to score.
+
+    Args:
+        entries: Entries of any groups.
+        selection: `best` for one entry per group, author and problem; `all` for every entry.
+
+    Returns:
+        The selected entries.
+
+    Raises:
+        ValueError: `selection` is unknown.
     """
     held = tuple(entries)
     if Selection(selection) is Selection.all:
@@ -260,17 +325,27 @@ def select(entries: Iterable[ScoredRecord], selection: Selection) -> tuple[Score
 
 
 def merit(entry: ScoredRecord) -> tuple[int, float]:
-    """Orders results from failed without a verdict to passed and fast."""
+    """Return a sort key: without a verdict, failed, passed, then by speedup."""
     return (3 if entry.speedup is not None else 2 if entry.passed else 1 if entry.judged else 0, entry.speedup or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Figures over entries of one group. Shares are None where nothing could be counted.
+    """Figures over the entries of one group. Shares are None if nothing counts.
 
-    `results` are those judged; of them `passed`, `untimed` passes, and `disqualified`. `unjudged` come on top.
-    `low` and `high` bound the geometric mean, as far as the single speedups have intervals. `floor` is its noise floor,
-    a difference of logs: the mean of the single ones, which may all lie on one side.
+    Attributes:
+        results: Number of results with a verdict.
+        passed: Number of passes.
+        untimed: Number of passes without a time.
+        disqualified: Number of disqualified results.
+        unjudged: Number of results without a verdict, not among `results`.
+        fast_p: Share of results with a speedup above p, by p.
+        geomean: Geometric mean of the speedups.
+        low: Lower end of the mean's interval; None unless every speedup has an interval.
+        high: Upper end of the mean's interval.
+        floor: Noise floor of the mean, a difference of logs: the mean of all floors, whose errors may have one sign.
+        sol_fraction: Geometric mean of the fractions of the speed of light.
+        pass_at_k: pass@k, by k.
     """
 
     results: int
@@ -288,7 +363,7 @@ class Score:
 
     @property
     def same_within(self) -> float | None:
-        """The share within which the mean is 1; None where it is not, or no noise floor tells."""
+        """Share within which the mean is 1; None if it is not, or no floor is known."""
         if self.geomean is None or self.floor == 0.0:
             return None
         return same_within(self.geomean, self.low, self.high, floor=self.floor)
@@ -304,12 +379,24 @@ def score(
 ) -> Score:
     """Score the entries of one author in one group.
 
-    `problems` are those that should have been attempted: one without any record counts as a failure, as in
-    KernelBench, whose denominator is the level's size. pass@k is the mean over problems with at least k
-    judged samples, whatever `selection` says. Raises `ValueError` where the entries are of several groups.
+    pass@k is the mean over problems with at least k samples with a verdict, whatever `selection` says.
+
+    Args:
+        entries: Entries of one group.
+        selection: Samples that count per problem.
+        problems: Problems that should have been attempted. One without a record counts as a failure, as in KernelBench,
+            whose denominator is the level's size.
+        thresholds: The p of fast_p.
+        ks: The k of pass@k.
+
+    Returns:
+        The figures.
+
+    Raises:
+        ValueError: The entries are of several groups.
     """
     if len({entry.group for entry in entries}) > 1:
-        raise ValueError("results of different devices, workloads, baselines or precisions have no common score")
+        raise ValueError("results of different devices, workloads, baselines or precisions can't be scored together")
     chosen = [entry for entry in select(entries, selection) if entry.judged]
     timed = [entry for entry in chosen if entry.speedup is not None]
     untimed = sum(1 for entry in chosen if entry.passed and entry.speedup is None)
@@ -335,7 +422,10 @@ def score(
 def shares(
     judged: Sequence[ScoredRecord], thresholds: Sequence[float] = THRESHOLDS, *, missing: int = 0
 ) -> dict[float, float | None]:
-    """fast_p of judged entries and `missing` failures. Where passes exist and none is timed, speed is unknown."""
+    """Return fast_p of evaluated entries and `missing` failures.
+
+    If there are passes and none is timed, fast_p is None except for p = 0.
+    """
     failures: list[float | None] = [None] * (missing + sum(1 for entry in judged if not entry.passed))
     timed = [entry.counted for entry in judged if entry.counted is not None]
     untimed = sum(1 for entry in judged if entry.passed) - len(timed)
@@ -351,7 +441,10 @@ def shares(
 
 
 def _mean_with_interval(timed: Sequence[ScoredRecord]) -> tuple[float | None, float | None, float | None]:
-    """Geometric mean; half widths of independent logs add in squares, so the mean's are their root over the number."""
+    """Return the geometric mean with its interval.
+
+    Half widths of independent logs add in squares; the mean's is the root of their sum over their number.
+    """
     mean = geometric_mean(entry.speedup for entry in timed if entry.speedup is not None)
     if mean is None or any(entry.low is None or entry.high is None for entry in timed):
         return mean, None, None

@@ -1,6 +1,6 @@
-"""Builds on this machine: sandboxed builders, forked from zygotes that start with the first one that is needed.
+"""Builds on this machine, in sandboxed builders forked from zygotes.
 
-Trusted side. Where the cache holds all that is asked for, no zygote starts and nothing waits for its imports.
+Trusted side. The zygotes start with the first build that needs one. If the cache holds every module, none starts.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from harness.toolchain import (
 )
 
 TRIES = 2
-"""Builds of one solution; a builder that was killed, or whose zygote was, says nothing about it."""
+"""Attempts per solution: if a builder or its zygote was killed, that proves nothing about the solution."""
 
 
 def was_killed(evidence: Mapping[str, Any]) -> bool:
-    """Whether SIGKILL ended the process that a verdict is about. That may have been the machine's doing (somebody,
-    the kernel when memory is short) and is worth a second try; a submission that kills itself does so again.
+    """Return whether SIGKILL ended the process that this evidence is about.
+
+    The machine may have sent it (the kernel, if memory is short; a user), so a second try is worthwhile. A solution
+    that kills itself does so again.
     """
     return evidence.get("signal") == signal.SIGKILL
 
 
 class LocalBuilders:
-    """Builds orders with one toolchain and one cache. Safe for threads."""
+    """Builds with one toolchain and one cache. Thread-safe."""
 
     def __init__(
         self, toolchain: Toolchain, cache: BuildCache, *, timeout_s: float, sandbox: SandboxMode, log: Path
@@ -50,13 +52,16 @@ class LocalBuilders:
         self._zygotes = BuilderZygotes(log)
         self._lock = threading.Lock()
         self._ahead: dict[tuple[Path, str], Compilations] = {}
-        """What was begun for orders that are expected, by their log and source."""
+        """Compilations started by `expect`, by log path and source."""
         self._closed = False
 
     def expect(self, order: BuildRequest) -> None:
-        """As `Executor.expect`: begin with the zygotes' imports, and with what the order's source says."""
+        """As `Executor.expect`: start the zygotes, and what the source shows.
+
+        Those are the compilations of extensions that the source names literally.
+        """
         key = (order.log_path, order.source)
-        with suppress(ZygoteError), self._lock:  # at the end nobody needs it
+        with suppress(ZygoteError), self._lock:  # raised if the zygotes are closed already: then nothing is needed
             if self._closed or key in self._ahead:
                 return
             self._zygotes.start()
@@ -70,7 +75,10 @@ class LocalBuilders:
             )
 
     def build(self, order: BuildRequest) -> BuildOutcome:
-        """What `build_solution` says; once more where a zygote died under it."""
+        """Build the solution as `build_solution` does.
+
+        Build once more if a zygote died meanwhile.
+        """
         with self._lock:
             begun = self._ahead.pop((order.log_path, order.source), None)
         for left in reversed(range(TRIES)):
@@ -96,7 +104,7 @@ class LocalBuilders:
         return outcome
 
     def close(self) -> None:
-        """End the zygotes and every builder, and what the toolchain is at."""
+        """End the zygotes, every builder, and the toolchain's own compilations."""
         with self._lock:
             self._closed = True
             ahead = list(self._ahead.values())

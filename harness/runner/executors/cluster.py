@@ -1,8 +1,7 @@
-"""What a Ray cluster is asked for: how many judges and builds at once, which processors each reserves, and whether
-anybody answers at its address.
+"""Resources that a run requests of a Ray cluster, and a check of its address.
 
-Trusted side; decides only, and does not import ray. Ray waits without end for room that never comes, so what is
-reserved must always leave room for one build beside the judges, also after nodes were lost.
+Trusted side; does not import ray. Ray waits forever for resources that never become free. So reservations always leave
+room for one build besides all judges, also after nodes were lost.
 """
 
 from __future__ import annotations
@@ -18,21 +17,27 @@ from harness.core.choices import DeviceKind
 from harness.runner.executors import ExecutorError
 
 BUILD_CPUS = {DeviceKind.CUDA: 2.0, DeviceKind.HOST: 0.5}
-"""A build for a GPU keeps two processors busy: nvcc and g++. On the host device a node may have one processor only,
-where judge and build take turns."""
+"""Processors reserved per build.
+
+A build for a GPU keeps two processors busy: nvcc and g++. On the host device a node may have a single processor, shared
+by judge and builds.
+"""
 
 HOST_JUDGE_CPUS = 0.05
-"""Keeps judges off nodes that offer no processor, and leaves builds room on all others, wherever judges end up."""
+"""Processors reserved per judge on the host device.
+
+More than zero keeps judges off nodes without processors; so little leaves room for builds on every other node.
+"""
 
 CONNECT_TIMEOUT_S = 5.0
-"""How long a cluster's address may take to answer. Ray itself tries one where nobody does for minutes."""
+"""How long a cluster's address may take to answer, in seconds. Ray itself tries for minutes."""
 
 _MODEL = "accelerator_type:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node that is alive: processors, GPUs, and their models as Ray calls them."""
+    """A live node: its processors, GPUs, and GPU models by Ray's names."""
 
     cpus: float
     gpus: int = 0
@@ -41,8 +46,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """`judges` slots that reserve `judge_cpus` each (on CUDA a GPU too), builds that reserve `build_cpus` each, of
-    which `builders` are asked for at once.
+    """Resources to request.
+
+    Attributes:
+        judges: Number of slots; on CUDA each also reserves a GPU.
+        judge_cpus: Processors reserved per slot.
+        build_cpus: Processors reserved per build.
+        builders: Builds that run at once.
     """
 
     judges: int
@@ -52,7 +62,7 @@ class Demand:
 
 
 def nodes_of(listing: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """What `ray.nodes()` says of those that are alive."""
+    """Return the live nodes in the list of `ray.nodes()`."""
     return [
         Node(
             cpus=float(item["Resources"].get("CPU", 0)),
@@ -65,14 +75,15 @@ def nodes_of(listing: Iterable[Mapping[str, Any]]) -> list[Node]:
 
 
 def demand(nodes: Sequence[Node], device: DeviceKind, *, workers: int | None, model: str | None) -> Demand:
-    """What to ask for, with a judge a GPU (of this model), or on the host device a node that offers processors; at most
-    `workers` judges, on the host device just as many. Raises `ExecutorError` where the cluster has nothing to judge or
-    build on.
+    """Return the resources to request.
+
+    On CUDA there is one judge per GPU (of this `model`), at most `workers`. On the host device there are `workers`
+    judges, or one per node that has processors. Raises `ExecutorError` if the cluster can't evaluate or build anything.
     """
     cpus = sum(node.cpus for node in nodes)
     largest = max((node.cpus for node in nodes), default=0.0)
     if largest < 1:
-        raise ExecutorError("the Ray cluster offers no processor to build on: start its nodes with --num-cpus")
+        raise ExecutorError("the Ray cluster has no CPU for builds; start its nodes with --num-cpus")
     if device is DeviceKind.HOST:
         judges = workers or sum(node.cpus >= 1 for node in nodes)
         return Demand(
@@ -84,10 +95,10 @@ def demand(nodes: Sequence[Node], device: DeviceKind, *, workers: int | None, mo
     having = [node for node in nodes if node.gpus and (model is None or model in node.models)]
     if not having:
         known = ", ".join(sorted({name for node in nodes for name in node.models}))
-        what = "no GPU" if model is None else f"no GPU of accelerator type {model} (it has: {known or 'none'})"
-        raise ExecutorError(f"the Ray cluster offers {what}; --device host runs on its CPUs")
+        what = "no GPU" if model is None else f"no GPU of accelerator type {model} (available: {known or 'none'})"
+        raise ExecutorError(f"the Ray cluster has {what}; pass --device host to use its CPUs")
     judges = min(sum(node.gpus for node in having), workers or sum(node.gpus for node in having))
-    # Each of their nodes must do to build on by itself; judges have a processor of their own where that leaves enough.
+    # Each of these nodes alone must have room for a build. Judges reserve a processor only if that leaves enough.
     build_cpus = min(BUILD_CPUS[device], max(1.0, float(int(min(node.cpus for node in having)))))
     own = all(node.cpus >= node.gpus + build_cpus for node in having)
     judge_cpus = 1.0 if own else 0.0
@@ -96,10 +107,10 @@ def demand(nodes: Sequence[Node], device: DeviceKind, *, workers: int | None, mo
 
 
 def check_answers(address: str | None) -> None:
-    """Return where somebody answers at a cluster's address, or it names none that can be tried.
+    """Check that a process answers at a cluster's address. Raises `ExecutorError`.
 
-    Raises `ExecutorError` where nobody does. `auto` is the cluster that Ray was told of (RAY_ADDRESS), else the one
-    that was started last on this machine, whose address Ray leaves in a file.
+    `auto` means RAY_ADDRESS, else the cluster started last on this machine, whose address Ray keeps in a file. Returns
+    without a check if there is no address of the form host:port.
     """
     meant = _started_last() if address == "auto" else address
     host, _, port = (meant or "").rpartition("://")[2].rpartition(":")
@@ -110,7 +121,7 @@ def check_answers(address: str | None) -> None:
     except (OSError, OverflowError) as error:
         named = meant if meant == address else f"{meant} ({address})"
         raise ExecutorError(
-            f"no Ray cluster answers at {named}: {error}; start one by `ray start --head`, or name another"
+            f"no Ray cluster answers at {named}: {error}; start one with `ray start --head`, or pass another address"
         ) from error
 
 

@@ -1,8 +1,7 @@
-"""Building and judging on this machine: one referee process a slot, replaced when it dies.
+"""The executor of this machine: one referee process per slot, replaced if it dies.
 
-Trusted side. On GPUs there is one slot for each that is visible, and its processes see no other; on the host device
-there are as many as asked for. This process imports no torch: each referee does that for itself while the conductor
-reads its catalogue.
+Trusted side. With GPUs there is one slot per visible GPU, and its processes see no other. On the host device the number
+of slots is `--workers`. This process imports no torch: the referees do so while the runner reads the catalogue.
 """
 
 from __future__ import annotations
@@ -47,8 +46,20 @@ class LocalExecutor:
         worker: Sequence[str] = WORKER,
         ahead: Prestart | None = None,
     ) -> None:
-        """`ahead` has the processes that were started for this run already; those it lacks are started. Its owner waits
-        for their ends, too.
+        """Open the toolchain and start a referee for each slot.
+
+        Args:
+            config: The run's configuration.
+            environment: This machine.
+            logs: Folder for the logs of builders and referees.
+            worker: Arguments of Python that run a referee.
+            ahead: Processes that were already started for this run; missing ones are started here. The owner of `ahead`
+                also waits for the referees' exits.
+
+        Raises:
+            ExecutorError: No GPU is visible, or a required tool is missing.
+            MachineError: The toolchain is incomplete.
+            CacheError: The cache can't be used.
         """
         self.builders = config.jobs
         self._ahead = ahead
@@ -58,14 +69,14 @@ class LocalExecutor:
         self._closed = False
         self._referees: dict[str, RefereeProcess] = {}
         self._owed: defaultdict[str, set[str]] = defaultdict(set)
-        """Logs of the tasks on which each slot's referee owes the verdict."""
+        """Per slot: the logs of the tasks whose verdicts its referee left open."""
         self._faults = ProblemFaults()
         self._seats = {slot.name: (slot, env) for slot, env in seats(config, environment)}
-        # A module runs on whichever slot is free, and a GPU loads no code for another major version.
+        # A module may run on any slot, and a GPU can't load code for another major compute capability.
         capabilities = capabilities_in_use(environment, config.workers)
         toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked, capabilities=capabilities)
         self.runtime = next((str(folder) for folder in toolchain.runtime), None)
-        """The folder of what modules for the host device need, on this machine."""
+        """Folder of the libraries that modules for the host device need."""
         self._settings = referee_config(config, self.runtime)
         try:
             for name in self._seats:
@@ -112,7 +123,7 @@ class LocalExecutor:
             left -= 1
             try:
                 referee = self._referee_for(slot.name, whole)
-                beside, coming = coming, []  # the second time with nothing of others', which may be what went wrong
+                beside, coming = coming, []  # the second try runs alone: another solution's audit may be the cause
                 outcome = referee.judge(whole, beside)
                 if outcome is None:
                     self._owed[slot.name].add(str(task.log_path))
@@ -124,7 +135,7 @@ class LocalExecutor:
                 held = self._referees.get(slot.name)
                 started = started or (held is not None and held.ready)
                 if self._blame(lost, slot.name) not in (None, task.problem.digest) and not others_fault:
-                    left, others_fault = left + 1, True  # it was at what might come later
+                    left, others_fault = left + 1, True  # it died while it loaded another problem
             except SlotLost as lost:
                 self._end(slot.name)
                 raise SlotLost(f"{slot.title}: {lost}") from lost
@@ -135,8 +146,9 @@ class LocalExecutor:
         return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
 
     def _referee_for(self, name: str, task: Task) -> RefereeProcess:
-        """The slot's referee; a new one, which came through the problem's code, where another was lost in that. Raises
-        `RefereeLost` and `SlotLost`.
+        """Return the slot's referee; if the problem is suspect, one that proved it.
+
+        Raises `RefereeLost` and `SlotLost`.
         """
         referee = self._referees.get(name)
         if not self._faults.doubts(task.problem):
@@ -155,8 +167,10 @@ class LocalExecutor:
         return referee
 
     def _blame(self, lost: RefereeLost, name: str) -> str | None:
-        """End a slot's referee that is lost. The digest of the problem in whose code it was, which is suspect from now
-        on; others that are in that of a problem at fault are ended too: they would be waited for in vain.
+        """End the lost referee of a slot, and suspect the problem whose code it executed.
+
+        Returns that problem's digest, or None. If the problem is known to be faulty, other referees that execute its
+        code are killed: waiting for them is useless.
         """
         self._end(name)
         if lost.loss is None:
@@ -172,7 +186,10 @@ class LocalExecutor:
         return digest
 
     def due(self, slot: Slot, task: Task) -> bool:
-        """As the Protocol says; what went wrong is for `settle` to find."""
+        """Return whether the open verdict is ready.
+
+        An error counts as due, so that `settle` reports it.
+        """
         referee = self._referees.get(slot.name)
         if referee is None or str(task.log_path) not in self._owed[slot.name]:
             return True
@@ -182,7 +199,10 @@ class LocalExecutor:
             return True
 
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
-        """As the Protocol says; what a referee owed that died since is judged anew."""
+        """Wait for the open verdict.
+
+        If the referee died meanwhile, evaluate the solution again.
+        """
         name, reason, detail = str(task.log_path), "", ""
         for left in reversed(range(TRIES)):
             if name not in self._owed[slot.name] and (outcome := self.judge(slot, task, built)) is not None:
@@ -201,8 +221,9 @@ class LocalExecutor:
         return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
 
     def close(self) -> None:
-        """End every builder, referee and contestant, and wait until they are gone; where the processes were started
-        ahead, their owner does that. Idempotent.
+        """End every builder, referee and contestant, and wait until they are gone.
+
+        Idempotent. If the processes were prestarted, their owner does the waiting.
         """
         self._end_referees()
         self._builders.close()
@@ -248,7 +269,7 @@ class LocalExecutor:
 
 
 def _whole(task: Task, built: Built) -> Task:
-    """`task` with what was built for it."""
+    """Return `task` with the modules of its build."""
     assert isinstance(built, BuildOutcome)
     return replace(
         task, modules=built.injected(), readable=built.readable, parts=built.parts, kernels=built.kernel_names
@@ -256,20 +277,26 @@ def _whole(task: Task, built: Built) -> Task:
 
 
 def _sanitizer(config: RunConfig) -> str | None:
-    """compute-sanitizer, where this run audits. Raises `ExecutorError` where it must and can't."""
+    """Return the path of compute-sanitizer if this run audits; else None.
+
+    Raises `ExecutorError` if audits are required and the tool is missing.
+    """
     if config.device is DeviceKind.HOST or config.audit == "never":
         return None
     found = find_sanitizer(find_nvcc())
     if found is None and config.audit == "always":
         raise ExecutorError(
-            "--audit always needs compute-sanitizer, which is not beside nvcc and not on PATH: "
-            "install the CUDA toolkit's, or --audit auto"
+            "--audit always needs compute-sanitizer, which is neither next to nvcc nor on PATH; "
+            "install the one of the CUDA toolkit, or pass --audit auto"
         )
     return found
 
 
 def referee_config(config: RunConfig, host_runtime: str | None) -> RefereeConfig:
-    """What holds for every referee of a run. Each sees one device, whose index is 0."""
+    """Return the settings of every referee of a run.
+
+    Each referee sees one device, with index 0.
+    """
     return RefereeConfig(
         host_runtime=host_runtime,
         device=config.device,

@@ -1,8 +1,7 @@
-"""What runs on a node of a cluster: builds, and a judge with one slot. The conductor is elsewhere.
+"""Work on a node of a Ray cluster: builds, and a judge with one slot.
 
-Trusted side; in processes of the cluster's, so nothing here loads a module that was built. Modules arrive and leave as
-bytes, by way of this node's cache, and everything else is done as without a cluster: with `LocalBuilders`, and a
-`LocalExecutor` for the slot.
+Trusted side; runs in processes of the cluster, so nothing here loads a built module. Modules arrive and leave as bytes
+through the node's cache. All else works as without a cluster: `LocalBuilders`, and a `LocalExecutor` for the slot.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from harness.runner.executors.toolchains import open_toolchain
 from harness.toolchain import BuildCache, BuildOutcome
 
 Modules = dict[str, tuple[bytes, dict[str, Any]]]
-"""The files of a build by their key, with the cache's metadata."""
+"""The module files of a build by key, with the cache's metadata."""
 
 
 def on_node(config: RunConfig, own_cache: bool) -> RunConfig:
-    """The configuration as it holds on the node that this runs on."""
+    """Return the configuration for the node that this runs on."""
     return replace(config, executor="local", workers=1, cache_dir=cache_root() if own_cache else config.cache_dir)
 
 
@@ -41,7 +40,10 @@ _opening = threading.Lock()
 def build(
     order: BuildRequest, config: RunConfig, own_cache: bool, capability: Capability | None
 ) -> tuple[BuildOutcome, Modules, bytes]:
-    """Build here, and return the outcome, its modules and its log. The builders' zygote stays for the next."""
+    """Build on this node; return the outcome, its modules and its log.
+
+    The builders' zygote stays alive for the next build.
+    """
     config = on_node(config, own_cache)
     folder = Path(tempfile.mkdtemp(prefix="harness-build-"))
     try:
@@ -79,7 +81,7 @@ def build(
 
 
 class Judge:
-    """One slot of one node; an actor."""
+    """One slot of one node; a Ray actor."""
 
     def __init__(self, config: RunConfig, own_cache: bool) -> None:
         self._config = on_node(config, own_cache)
@@ -90,7 +92,7 @@ class Judge:
         (self._slot,) = self._executor.slots
 
     def about(self) -> dict[str, Any]:
-        """What every record of this node carries, its title, and what to compile for."""
+        """Return the environment for records, the slot's title and the compute capability."""
         gpu = next((gpu for gpu in self._environment.gpus if gpu.uuid == self._slot.environment["gpu_uuid"]), None)
         return {
             "environment": dict(self._slot.environment),
@@ -99,7 +101,7 @@ class Judge:
         }
 
     def judge(self, task_json: Mapping[str, Any], built: BuildOutcome, modules: Modules) -> dict[str, Any]:
-        """The verdict and the output of the solution's process, or why this slot can give none."""
+        """Return the outcome and the solution's log, or why the slot is lost."""
         log_path = self._folder / "run.log"
         log_path.unlink(missing_ok=True)
         task = replace(Task.from_json(task_json), log_path=log_path)
@@ -125,7 +127,7 @@ class Judge:
         return {"outcome": outcome.to_json(), "log": log}
 
     def close(self) -> None:
-        """End the referee, and leave no file behind."""
+        """End the referee and remove all temporary files."""
         self._executor.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

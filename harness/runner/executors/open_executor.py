@@ -1,4 +1,4 @@
-"""Open the executor that a run asks for: this machine, or a Ray cluster. Trusted side."""
+"""Open the executor of a run: this machine, or a Ray cluster. Trusted side."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from harness.runner.executors.prestart import Prestart
 def open_executor(
     config: RunConfig, environment: Environment, logs: Path, ahead: Prestart | None = None
 ) -> AbstractContextManager[Executor]:
-    """This machine, with the processes that were started `ahead`, or a Ray cluster. Raises `ExecutorError` where Ray is
-    not installed or can't be reached.
+    """Open the executor that `config` names.
+
+    `ahead` holds processes that were already started. Raises `ExecutorError` if Ray is not installed or its cluster
+    can't be reached.
     """
     if config.executor == "local":
         return LocalExecutor(config, environment, logs, ahead=ahead)

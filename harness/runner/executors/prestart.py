@@ -1,9 +1,9 @@
-"""Referees' processes that are started before anything else of a run is done, and waited for after all of it.
+"""Start referee processes at the beginning of a run, and await them at its end.
 
-Trusted side. A referee imports torch for longer than it takes to read the catalogue, find the solutions, open the run's
-folder and import what all that needs: so it begins as soon as the run's device is known, and is told the rest later.
-Whatever turns out to be wrong with the call meanwhile, its words are the same, and nothing of this is left behind. At
-the end, a GPU's driver takes some tenths of a second to take a killed process apart.
+Trusted side. A referee imports torch for longer than the runner takes to read the catalogue and open the run's folder.
+So it starts as soon as the run's device is known, and receives its configuration later. If the call turns out to be
+wrong meanwhile, its error message is the same and no process is left. At the end, a GPU's driver takes some tenths of a
+second to clean up a killed process.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from harness.runner.executors.slots import seats
 
 
 class Prestart:
-    """Started processes by the name of their slot, until they are taken, and referees that were killed, until they are
-    gone. A context manager: at its end there is none of either.
+    """Started processes until they are taken, and killed referees until they exit.
+
+    A context manager: at its end none of either is left.
     """
 
     def __init__(self) -> None:
@@ -29,23 +30,23 @@ class Prestart:
 
     @property
     def slots(self) -> Sequence[str]:
-        """The slots that there is a process for."""
+        """Slots that have a process here."""
         return list(self._held)
 
     def add(self, slot: str, process: StartedProcess) -> None:
-        """Hold `process` for `slot`."""
+        """Keep `process` for `slot`."""
         self._held[slot] = process
 
     def take(self, slot: str) -> StartedProcess | None:
-        """The slot's process, which is the caller's from now on; None where there is none, or it was taken."""
+        """Hand over the slot's process; None if there is none or it was taken."""
         return self._held.pop(slot, None)
 
     def await_end(self, killed: RefereeProcess) -> None:
-        """Wait for it at the end, when there is nothing else to do."""
+        """Wait for this killed referee later, in `close`."""
         self._killed.append(killed)
 
     def close(self) -> None:
-        """End what was not taken, and wait for all. Idempotent."""
+        """End the processes that were not taken, and wait for all. Idempotent."""
         for process in self._held.values():
             process.kill()
         while self._held:
@@ -62,14 +63,16 @@ class Prestart:
 
 
 def start_ahead(config: RunConfig, environment: Environment, *, command: Sequence[str] = WORKER) -> Prestart:
-    """A process for every slot of the run that `config` asks for. None where that run is not for this machine's
-    referees, or has nothing to read: whoever goes on with it says what is wrong.
+    """Start a process for every slot of the run that `config` asks for.
+
+    Starts none if the run does not use this machine's referees, or its problems or paths do not exist: later steps
+    report that.
     """
     ahead = Prestart()
     if not _worth_it(config):
         return ahead
     try:
-        # Where a process can't be made, or no GPU is visible, the executor meets that again.
+        # If a process can't start or no GPU is visible, the executor meets that again and reports it.
         with suppress(ExecutorError, OSError):
             for slot, env in seats(config, environment):
                 ahead.add(slot.name, StartedProcess(config.device, slot.name, env, command=command))

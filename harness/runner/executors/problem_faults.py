@@ -1,13 +1,8 @@
-"""When a problem, and not a solution or the machine, is why referees are lost; and what its solutions get then.
+"""Detect faulty problems: problems whose own code kills or hangs referees.
 
-Trusted side; no process, no clock. A problem's code runs in the referee. Where it hangs there, or ends its process,
-each of its solutions would cost a referee and the wait anew.
-
-Decision: one lost referee proves nothing, since the machine may have stood still, or others' work have taken its
-memory. So the next referee is a new one, and runs the problem's code (`Referee.prove`) before anything of a submission
-is started in it, or of another problem. Where that is lost in the same problem's code too, the problem is at fault for
-as long as this executor lives: its solutions get that said, and nothing of it is run again. Where it comes through, the
-problem is as good as any. Pinned by `tests/integration/test_problem_faults.py`.
+Trusted side. One lost referee proves nothing. The next one is new and runs only the problem's code. If it is lost too,
+the problem is at fault: its solutions get `harness_error` and the code is not run again. See
+guides/design/scheduling.md.
 """
 
 from __future__ import annotations
@@ -21,33 +16,36 @@ from harness.core.task import Outcome, RefereeConfig
 from harness.referee.problem.watchdog import CodeLocation, Phase
 
 LEAST_STEP_S = 30.0
-"""What each step of a problem may take, however little solutions may: its first one loads libraries."""
+"""Smallest limit of each step of a problem, in seconds: the first step loads libraries."""
 
 TIMES_TRUTH = 10.0
-"""How much longer than a call of a solution the reference may take in float64, which may be computed on the CPU."""
+"""Limit of the reference in float64, which may run on the CPU, as a multiple of a solution's call limit."""
 
 READY_LIMIT_S = 600.0
-"""For what goes on between calls of a problem's code, which is mostly the harness's."""
+"""Limit of the work between calls of a problem's code, mostly the harness's own, in seconds."""
 
 EVIDENCE = "problem_fault"
-"""Key in a record's evidence: the problem is why there is no verdict, for this solution and any other."""
+"""Key in a record's evidence: the problem is the reason that this solution and all others have no verdict."""
 
 _LOADING = frozenset({Phase.IMPORT, Phase.INIT_INPUTS, Phase.CONSTRUCTOR, Phase.INPUTS})
 
 
 def limit_s(step: Phase, config: RefereeConfig) -> float:
-    """How long a step of a problem may take, by what solutions may take for the same."""
+    """Return the limit of a problem's step in seconds.
+
+    It is derived from the limits of solutions.
+    """
     if step is Phase.READY:
         return READY_LIMIT_S
     if step in _LOADING:
         return max(LEAST_STEP_S, config.load_timeout_s)
-    # The first call of a reference, and in float64, may compile what its import would, had it been written so.
+    # The first call of a reference may compile extensions that another problem compiles on import.
     calls = TIMES_TRUTH if step is Phase.TRUTH else 1.0
     return max(LEAST_STEP_S, config.load_timeout_s + config.call_timeout_s * calls)
 
 
 def option(step: Phase) -> str | None:
-    """The option of the command line that gives a step more time."""
+    """Return the command line option that extends a step's limit, if there is one."""
     if step is Phase.READY:
         return None
     return "--load-timeout" if step in _LOADING else "--call-timeout"
@@ -55,8 +53,13 @@ def option(step: Phase) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostSlot:
-    """A referee that was lost in a problem's code: `how` in words, `hung_s` where it was for taking so long, and the
-    end of its log.
+    """A referee that was lost in a problem's code.
+
+    Attributes:
+        place: The step of the problem's code.
+        how: How the referee ended, in words.
+        hung_s: The limit that it exceeded in seconds; None if it did not hang.
+        detail: The end of its log, or its traceback.
     """
 
     place: CodeLocation
@@ -65,13 +68,13 @@ class LostSlot:
     detail: str = ""
 
     def outcome(self) -> Outcome:
-        """What each solution to this problem gets."""
+        """Return the outcome of each solution to this problem."""
         place = self.place
         more = option(place.step)
-        remedy = f"mend it, or allow more by {more}, then --resume" if self.hung_s is not None and more else ""
+        remedy = f"fix the problem or raise {more}, then use --resume" if self.hung_s is not None and more else ""
         reason = (
             f"problem {place.problem} is at fault: its referee {self.how} in {place.step} (workload {place.workload}), "
-            f"and a new one that ran nothing else was lost in it too; {remedy or 'mend it, then --resume'}"
+            f"and a new one that ran nothing else was lost there too; {remedy or 'fix the problem, then use --resume'}"
         )
         fault = {"step": place.step.name.lower(), "workload": place.workload, "how": self.how, "limit_s": self.hung_s}
         return Outcome(
@@ -80,7 +83,7 @@ class LostSlot:
 
 
 class ProblemFaults:
-    """What an executor knows of the problems that referees were lost in, by their digests. Safe for threads."""
+    """Suspected and faulty problems of one executor, by digest. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -88,37 +91,37 @@ class ProblemFaults:
         self._outcomes: dict[str, Outcome] = {}
 
     def of(self, problem: Problem) -> Outcome | None:
-        """What its solutions get without being tried; None where it is not at fault."""
+        """Return the outcome of the problem's solutions; None if it is not at fault."""
         with self._lock:
             return self._outcomes.get(problem.digest)
 
     def convicted(self, digest: str) -> bool:
-        """Whether the problem of this digest is at fault."""
+        """Return whether the problem with this digest is at fault."""
         with self._lock:
             return digest in self._outcomes
 
     def doubts(self, problem: Problem) -> bool:
-        """Whether a referee was lost in its code, and none came through since."""
+        """Return whether a referee was lost in its code and no later one survived it."""
         with self._lock:
             return problem.digest in self._suspects or problem.digest in self._outcomes
 
     def suspect(self, loss: LostSlot) -> None:
-        """A referee was lost in a problem's code, whatever else went on."""
+        """Note that a referee was lost in a problem's code, whatever else ran."""
         with self._lock:
             self._suspects.add(loss.place.digest)
 
     def convict(self, loss: LostSlot) -> None:
-        """A new referee was lost in it too, and nothing else went on."""
+        """Note that a new referee was lost in its code while nothing else ran."""
         with self._lock:
             self._outcomes.setdefault(loss.place.digest, loss.outcome())
 
     def acquit(self, problem: Problem) -> None:
-        """A new referee came through all of its code."""
+        """Note that a new referee survived all of the problem's code."""
         with self._lock:
             self._suspects.discard(problem.digest)
 
     def learn(self, problem: Problem, outcome: Outcome) -> None:
-        """Take over from another executor's outcome that the problem is at fault, where it says so."""
+        """Adopt a fault of the problem that another executor's outcome reports."""
         if EVIDENCE in outcome.evidence:
             with self._lock:
                 self._outcomes.setdefault(problem.digest, outcome)

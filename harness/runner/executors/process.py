@@ -1,8 +1,7 @@
-"""One referee's process, as its executor sees it: started, told what it is for, asked for verdicts, ended.
+"""One referee's process: start it, send it tasks, receive outcomes, end it.
 
-Trusted side. Starting and telling are two steps, since a process imports torch for seconds and needs to know no more
-for that than its device's kind: `harness.runner.executors.prestart` starts those of a run before anything else is
-done. Imports no more than it takes to start one.
+Trusted side. A process starts before its run is fully known: importing torch takes seconds and needs only the device's
+kind. See `harness.runner.executors.prestart`.
 """
 
 from __future__ import annotations
@@ -28,33 +27,42 @@ from harness.runner.executors import SlotLost
 from harness.runner.executors.problem_faults import LostSlot, limit_s
 
 START_TIMEOUT_S = 180.0
-"""Importing torch and making a CUDA context takes seconds; a cold disk makes it minutes."""
+"""Limit for a referee's start, in seconds. Importing torch and creating a CUDA context takes minutes on a cold disk."""
 
 MARGIN_S = 600.0
-"""Beyond a solution's own time limit: preparing a large problem, or truth on the CPU. Then the referee is stuck.
-Steps of the problem's own code have limits of their own (`faults`)."""
+"""Time beyond a solution's own limit, for loading a large problem or computing the truth on the CPU, in seconds.
+
+Then the referee counts as stuck. Steps of the problem's code have their own limits (`problem_faults.limit_s`).
+"""
 
 END_TIMEOUT_S = 30.0
-"""How long a killed referee may take to be gone, its GPU memory given back."""
+"""How long a killed referee may take to exit and free its GPU memory, in seconds."""
 
 TAIL_BYTES = 4000
-"""So much of the end of a referee's log is told where it died."""
+"""How much of the end of a dead referee's log is reported, in bytes."""
 
 ALLOCATOR = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "expandable_segments:True")
-"""Truth in float64 takes tens of gigabytes in one piece; torch's usual allocator splits such blocks for small tensors
-that stay, until the large ones fit nowhere. The second name is the newer one."""
+"""Settings of torch's CUDA allocator. The second name is the newer one.
+
+The truth in float64 takes tens of gigabytes in one block. The default allocator splits such blocks for small tensors
+that stay, until large tensors fit nowhere.
+"""
 
 QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Idle OpenMP threads sleep. By default they spin for milliseconds after each parallel loop: the referee's then slow a
-contestant on the same cores by several times, and the other way round."""
+"""Idle OpenMP threads sleep instead of spinning.
+
+Otherwise idle threads of the referee spin for milliseconds after each parallel loop and slow a contestant on the same
+cores by several times, and vice versa.
+"""
 
 WORKER = ("-m", "harness.referee.worker")
-"""What Python runs as a referee's process; its channel's descriptor is the last argument."""
+"""Arguments of Python that run a referee; the descriptor of its channel is appended."""
 
 
 class RefereeLost(Exception):
-    """A referee died, hung or failed; `detail` is its traceback or the end of its log, and `loss` says so in the terms
-    of the problem in whose own code it was.
+    """A referee died, hung or failed.
+
+    `detail` is its traceback or the end of its log. `loss` says in which code of which problem it happened, if in any.
     """
 
     def __init__(self, reason: str, detail: str, loss: LostSlot | None = None) -> None:
@@ -64,11 +72,11 @@ class RefereeLost(Exception):
 
 
 class StartedProcess:
-    """A process that gets ready to be some run's referee: it knows its device's kind, its slot's name and its
-    environment (`env`, added to this process's), and imports what that takes.
+    """A process that imports torch and waits to become a run's referee.
 
-    It ends when this process does, by whatever means, and with it all that it starts. What it and its zygote say before
-    they have a log is kept in memory.
+    It knows its device's kind, the name of its slot and its environment variables (`env`, added to this process's). It
+    and all its children end when this process ends, in any way. Its output and its zygotes' is kept in memory until a
+    log file is known.
     """
 
     def __init__(
@@ -78,7 +86,7 @@ class StartedProcess:
         self._lock = threading.Lock()
         self._read = 0
         self._said = open(os.memfd_create("referee"), "rb", buffering=0)  # noqa: SIM115
-        fcntl.fcntl(self._said, fcntl.F_SETFL, os.O_APPEND)  # several processes write to it
+        fcntl.fcntl(self._said, fcntl.F_SETFL, os.O_APPEND)  # several processes write to this file
         self._board = ProgressPage()
         ours, theirs = pair()
         self.channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
@@ -99,11 +107,11 @@ class StartedProcess:
             raise
         finally:
             theirs.close()
-        with suppress(WireError):  # one that died at once is met by its first task
+        with suppress(WireError):  # if it died already, its first task reports that
             self.channel.send({"device": device.value}, [self._board.descriptor])
 
     def said(self) -> bytes:
-        """What was said since this was asked last, less what went to a log."""
+        """Return the output since the last call, except output that went to a log."""
         with self._lock:
             if self._said.closed:
                 return b""
@@ -113,29 +121,30 @@ class StartedProcess:
             return data
 
     def place(self) -> CodeLocation | None:
-        """In which problem's code it is, or was when it died."""
+        """Return the step of a problem's code that it executes, or died in."""
         with self._lock:
             return None if self._said.closed else self._board.read()
 
     def kill(self) -> None:
-        """End it and all that it started; `end` waits for that."""
+        """Kill it and all its children; `end` waits until they are gone."""
         with self._lock:
-            if self._process.returncode is None:  # until somebody waits for it, no other group can have its number
-                with suppress(ProcessLookupError):  # its group has what a problem started; zygotes have their own
+            if self._process.returncode is None:  # before `wait`, no other group can have this number
+                with suppress(ProcessLookupError):  # the group holds a problem's children; zygotes have their own
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> int | None:
-        """End it and all that it started, and wait until it is gone. Returns how it ended, by the rules of
-        `subprocess.Popen.returncode`.
+        """Kill it and all its children, and wait until they are gone.
+
+        Returns its exit status, in the form of `subprocess.Popen.returncode`.
         """
         self.kill()
-        # A process inside a driver that hangs dies when the driver lets it, if ever: the run does not wait for that.
+        # A process blocked in a hung driver may never exit: the run does not wait for it.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_TIMEOUT_S)
         return self._process.returncode
 
     def close(self) -> None:
-        """End it as `end` does, and drop what it said."""
+        """End it as `end` does, and discard its output."""
         self.end()
         self.channel.close()
         with self._lock:
@@ -145,8 +154,9 @@ class StartedProcess:
 
 
 class RefereeProcess:
-    """A referee with its device, in a process that was started for it. Raises `SlotLost` where it says that its device
-    is missing or ill.
+    """A referee with its device, in a process that was started for it.
+
+    Its methods raise `SlotLost` if the referee reports that its device is missing or faulty.
     """
 
     def __init__(self, process: StartedProcess, config: RefereeConfig, log_path: Path) -> None:
@@ -158,14 +168,17 @@ class RefereeProcess:
         self._keeping = threading.Lock()
         self.ready = False
         self.fresh = True
-        """Nothing was asked of it yet."""
+        """Whether it has received no request yet."""
         self._starting = threading.Lock()
         self._refused: RefereeLost | SlotLost | None = None
-        with suppress(RefereeLost):  # as above
+        with suppress(RefereeLost):  # if it died already, its first task reports that
             self._send({"config": config.to_json(), "log_path": str(log_path)})
 
     def wait_ready(self) -> None:
-        """Return once it has its device. Raises `RefereeLost` and `SlotLost`, the same every time. Safe for threads."""
+        """Wait until it has its device.
+
+        Raises the same `RefereeLost` or `SlotLost` at every call. May be called from several threads.
+        """
         with self._starting:
             if self._refused is not None:
                 raise self._refused
@@ -179,38 +192,47 @@ class RefereeProcess:
             self.ready = True
 
     def place(self) -> CodeLocation | None:
-        """In which problem's code it is."""
+        """Return the step of a problem's code that it executes; None if it executes none."""
         return self._process.place()
 
     def prove(self, task: Task) -> None:
-        """Return once it came through the code of this task's problem. Raises `RefereeLost` and `SlotLost`."""
+        """Run only the code of this task's problem, to learn whether it survives.
+
+        Raises `RefereeLost` and `SlotLost`.
+        """
         self.wait_ready()
         self.fresh = False
         self._send({"type": "prove", "task": task.to_json()})
         self._heard(self._receive(self._longest_s), "proved")
 
     def prepare(self, tasks: Sequence[Task]) -> None:
-        """Let it get ready what these will need, as long as it is asked nothing else. Raises `RefereeLost`."""
+        """Ask it to load the problems of these tasks until the next request.
+
+        Raises `RefereeLost`.
+        """
         self.fresh = False
-        # The solutions may never be judged: what the harness's own code prints meanwhile is for the referee's log.
+        # These solutions may never be evaluated, so output goes to the referee's log instead of theirs.
         own = [replace(task, log_path=self._log_path) for task in tasks]
         self._send({"type": "prepare", "tasks": [task.to_json() for task in own]})
 
     def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
-        """The verdict, or None where it is left open. Raises `RefereeLost` and `SlotLost`."""
+        """Return the outcome; None if the verdict stays open.
+
+        Raises `RefereeLost` and `SlotLost`.
+        """
         self.wait_ready()
         return self._ask({"type": "judge", "task": task.to_json(), "ahead": [each.to_json() for each in ahead]})
 
     def due(self, task: Task) -> bool:
-        """Whether the verdict that was left open is there. Raises `RefereeLost` and `SlotLost`."""
+        """Return whether the open verdict is ready. Raises `RefereeLost` and `SlotLost`."""
         self._send({"type": "due", "task": task.to_json()})
         return bool(self._heard(self._receive(self._longest_s), "due")["due"])
 
     def settle(self, task: Task) -> Outcome:
-        """The verdict that was left open. Raises `RefereeLost` and `SlotLost`."""
+        """Wait for the open verdict and return it. Raises `RefereeLost` and `SlotLost`."""
         outcome = self._ask({"type": "settle", "task": task.to_json()})
         if outcome is None:
-            raise RefereeLost("the referee left a verdict open twice", "")
+            raise RefereeLost("the referee left the same verdict open twice", "")
         return outcome
 
     def _ask(self, message: Mapping[str, object]) -> Outcome | None:
@@ -222,8 +244,8 @@ class RefereeProcess:
         return Outcome.from_json(self._heard(reply, "judged")["outcome"])
 
     def _heard(self, reply: dict[str, Any], wanted: str) -> dict[str, Any]:
-        """`reply`, where it is of the kind that is wanted. Raises `RefereeLost`."""
-        if reply["type"] == "unready":  # what was to become ready beside the referee did not
+        """Return `reply` if it has the wanted type. Raises `RefereeLost`."""
+        if reply["type"] == "unready":  # a process that starts beside the referee failed
             self.ready = False
             raise RefereeLost(f"the referee can't start: {reply['reason']}", self._tail())
         if reply["type"] != wanted:
@@ -234,7 +256,7 @@ class RefereeProcess:
         return reply
 
     def _send(self, message: Mapping[str, object]) -> None:
-        # It reads nothing while it is at what it was told to get ready, and a large message does not go out until then.
+        # It reads nothing while it executes a step of `prepare`, so a large message may block until the step ends.
         try:
             self._channel.send(message, timeout_s=self._longest_s)
         except FrameTimeout as error:
@@ -245,11 +267,14 @@ class RefereeProcess:
             raise self._died() from error
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
-        """The next answer, within `timeout_s` as long as each step of a problem's code keeps to its own limit."""
+        """Return the next reply within `timeout_s`.
+
+        Fails sooner if a step of a problem's code exceeds its limit.
+        """
         end = time.monotonic() + timeout_s
         while True:
             place, now = self.place(), time.monotonic()
-            due = now + min(limit_s(step, self._config) for step in Phase)  # of a step that begins at this moment
+            due = now + min(limit_s(step, self._config) for step in Phase)  # the soonest limit of a step starting now
             if place is not None:
                 due = min(due, place.since_s + limit_s(place.step, self._config))
             try:
@@ -267,7 +292,7 @@ class RefereeProcess:
                 return message
 
     def _overdue(self, place: CodeLocation | None) -> RefereeLost | None:
-        """What is said of a referee that was in this step of a problem's code, and still is, for too long."""
+        """Return the error of a referee that still executes this step beyond its limit."""
         if place is None or place != self.place():
             return None
         allowed_s = limit_s(place.step, self._config)
@@ -278,7 +303,7 @@ class RefereeProcess:
         return RefereeLost(reason, tail, LostSlot(place=place, how=how, hung_s=allowed_s, detail=tail))
 
     def _died(self) -> RefereeLost:
-        """What is said of a referee whose connection closed."""
+        """Return the error for a referee whose connection closed."""
         place, how = self.place(), _ended(self._process.end())
         tail = self._tail()
         where = "" if place is None else f" in {place.step} of problem {place.problem} (workload {place.workload})"
@@ -290,33 +315,33 @@ class RefereeProcess:
         return self._log_path.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
 
     def _keep_said(self) -> None:
-        """Add to the log what was said before its process knew it."""
+        """Append to the log the output from before the process knew its log."""
         with self._keeping:
             if data := self._process.said():
                 with self._log_path.open("ab") as log:
                     log.write(data)
 
     def kill(self) -> None:
-        """End it and all that it started; `close` waits for that."""
+        """Kill it and all its children; `close` waits until they are gone."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it and all that it started, and wait until it is gone."""
+        """Kill it and all its children, and wait until they are gone."""
         self._process.end()
-        with suppress(OSError):  # a full disk, or a folder that is gone, keeps nobody from ending
+        with suppress(OSError):  # a full disk or a removed folder must not keep it alive
             self._keep_said()
         self._process.close()
 
 
 def _ended(returncode: int | None) -> str:
-    """How a process ended, in words."""
+    """Say how a process ended."""
     if returncode is None:
-        return "closed its connection, and does not end"
+        return "closed its connection but does not exit"
     if returncode >= 0:
         return f"ended with exit code {returncode}"
     try:
         name = signal.Signals(-returncode).name
     except ValueError:
         name = f"signal {-returncode}"
-    memory = ", as for want of memory" if -returncode == signal.SIGKILL else ""
+    memory = ", possibly by the kernel because memory ran out" if -returncode == signal.SIGKILL else ""
     return f"was killed ({name}{memory})"

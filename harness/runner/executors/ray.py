@@ -1,14 +1,8 @@
-"""Building and judging on a Ray cluster: builds as CPU tasks anywhere, one actor a GPU for judging.
+"""The executor of a Ray cluster: builds as CPU tasks anywhere, one actor per slot.
 
-Trusted side, on the driver and on every node; the only module that imports ray. The harness must be installed on each
-node. On its node an actor is a `LocalExecutor` with one slot, with that node's sandbox and cache, so that verdicts come
-about exactly as they do without Ray. Modules travel as bytes through the object store and are put into the cache of the
-node that runs them; they are never loaded by a process of Ray's.
-
-What is lost with a node is done again elsewhere: Ray repeats builds, and this module starts a lost actor anew and gives
-it the solution that it was judging. Where no node can take the actor the slot is lost, and its solution goes to
-another one. Each record says on which machine it came about, since that is known only once it has. What is built ahead
-is for the most frequent compute capability of the GPUs; a judge with another one has it built for that.
+Trusted side, on the driver and on every node; the only module that imports ray. The harness must be installed on every
+node. On its node, an actor is a `LocalExecutor` with one slot, so verdicts come about exactly as without Ray. Modules
+travel as bytes; no process of Ray loads them. Lost work is repeated elsewhere. See guides/design/scheduling.md.
 """
 
 from __future__ import annotations
@@ -37,20 +31,23 @@ from harness.runner.executors.problem_faults import ProblemFaults
 from harness.toolchain import BuildOutcome
 
 TRIES = 4
-"""How often one solution is begun. A cluster that loses its nodes faster than that is no place to measure."""
+"""Attempts per solution. A cluster that loses nodes faster is no place to measure."""
 
 PLACE_TIMEOUT_S = 180.0
-"""How long a slot waits for a node that can take it, its imports included. Preempted nodes come back or are replaced in
-minutes or not at all."""
+"""How long a slot waits for a node that can take it, imports included, in seconds.
+
+Preempted nodes come back within minutes or not at all.
+"""
 
 END_TIMEOUT_S = 5.0
-"""How long an actor that is idle may take to end what it started."""
+"""How long an idle actor may take to end its processes, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """One build somewhere in the cluster: what is known of it here, where its modules' bytes are, and for which compute
-    capability (None: the host device).
+    """One build in the cluster: outcome, reference to its modules, capability.
+
+    The compute capability is None on the host device.
     """
 
     outcome: BuildOutcome
@@ -60,8 +57,10 @@ class _Made:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RemoteBuilt:
-    """What was ordered, and its build that counts: the one ahead, or the one that a judge had made in its place, for
-    another capability or because the first was lost. `wall_s` is the one ahead's, since judges tell their own time.
+    """A build request and its current build.
+
+    The build is the one made ahead, or one that a judge had made in its place: for another capability, or because the
+    first was lost. `wall_s` is that of the build made ahead, since judges count their own time.
     """
 
     order: BuildRequest
@@ -84,11 +83,11 @@ class RemoteBuilt:
         return self.outcome.to_json()
 
     def release(self) -> None:
-        """Ray drops the bytes when nobody refers to them."""
+        """Do nothing: Ray frees the bytes when the last reference is gone."""
 
 
 def _connect(address: str | None) -> None:
-    """Join the cluster, or start one of this machine alone. Raises `ExecutorError`."""
+    """Join the cluster, or start one on this machine alone. Raises `ExecutorError`."""
     check_answers(address)
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM) if in_main else None
@@ -96,21 +95,24 @@ def _connect(address: str | None) -> None:
         ray.init(address=address or "local", log_to_driver=False, include_dashboard=None, logging_level="error")
     except (ImportError, ConnectionError, RuntimeError, ValueError) as error:
         raise ExecutorError(
-            f"no Ray cluster at {address!r}: {one_line(str(error))}; start one by `ray start --head`"
+            f"no Ray cluster at {address!r}: {one_line(str(error))}; start one with `ray start --head`"
         ) from error
     finally:
         if before is not None:
-            signal.signal(signal.SIGTERM, before)  # Ray sets one of its own, which does not unwind the run
+            signal.signal(signal.SIGTERM, before)  # Ray's own handler would not unwind the run
 
 
 def _why(error: Exception) -> str:
-    """Ray's error in one line: of what was raised elsewhere, whose traceback it holds, the last."""
+    """Return Ray's error as one line: the last line of a remote traceback."""
     text = str(error).strip()
     return one_line(text.splitlines()[-1] if "Traceback" in text or "File " in text else text)
 
 
 def _told(error: ray_exceptions.RayError) -> Exception:
-    """What a task of a node raised there; `ExecutorError` where that is that it has no harness."""
+    """Return the exception that a task raised on its node.
+
+    If the node can't import the harness, return an `ExecutorError` that says so.
+    """
     cause = getattr(error, "cause", None)
     text = str(error)
     if isinstance(cause, ImportError) or "No module named 'harness" in text or "failed to import" in text:
@@ -121,11 +123,14 @@ def _told(error: ray_exceptions.RayError) -> Exception:
 
 
 class RayExecutor:
-    """Builders and judges of a cluster, as many judges as it has GPUs (host device: nodes). A context manager."""
+    """Builders and judges of a cluster. A context manager.
+
+    There is one judge per GPU, or on the host device one per node.
+    """
 
     def __init__(self, config: RunConfig) -> None:
         self._config = replace(config, cache_dir=config.cache_dir.absolute())
-        # A folder that nobody named is each node's own; one that somebody did is that one everywhere.
+        # The default cache folder is each node's own; a folder that the user named is the same path everywhere.
         self._own_cache = config.cache_dir == cache_root()
         self._connected = not ray.is_initialized()
         if self._connected:
@@ -157,7 +162,7 @@ class RayExecutor:
         return self._slots
 
     def expect(self, order: BuildRequest) -> None:
-        """Nothing to begin: each task starts what it needs where it runs."""
+        """Do nothing: each task starts what it needs on its node."""
 
     def build(self, order: BuildRequest) -> RemoteBuilt:
         made = self._build_for(self._usual, order)
@@ -181,16 +186,16 @@ class RayExecutor:
         return self._faults.of(problem)
 
     def await_slot(self, slot: Slot) -> None:
-        """Nothing to wait for: `judge` begins nothing ahead."""
+        """Return at once: `judge` starts nothing ahead."""
 
     def prepare(self, slot: Slot, tasks: Sequence[Task]) -> None:
-        """Nothing is got ready: each actor would save a second or two once in a run, beside placing it."""
+        """Do nothing: each actor would save a second or two once per run."""
 
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
         assert isinstance(built, RemoteBuilt)
         reason = ""
         for _ in range(TRIES):
-            if (fault := self._faults.of(task.problem)) is not None:  # as another node has found
+            if (fault := self._faults.of(task.problem)) is not None:  # another node may have found it meanwhile
                 return fault
             actor = self._ready(slot)
             wanted = self._capabilities[slot.name]
@@ -217,7 +222,7 @@ class RayExecutor:
             if "lost" in said:
                 where = self._environments[slot.name]
                 lost = SlotLost(f"{slot.title} ({where.get('gpu') or where.get('cpu')}): {said['lost']}")
-                self._end(slot.name)  # which forgets where it was
+                self._end(slot.name)  # this also clears `where`
                 raise lost
             task.log_path.write_bytes(said["log"])
             outcome = Outcome.from_json(said["outcome"])
@@ -226,18 +231,18 @@ class RayExecutor:
         return Outcome(status=Status.harness_error, reason=one_line(reason))
 
     def due(self, slot: Slot, task: Task) -> bool:
-        """`judge` leaves nothing open."""
+        """Return True: `judge` leaves no verdict open."""
         return True
 
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
-        """`judge` leaves nothing open."""
-        raise LookupError(f"{task.filename}: its verdict was given")
+        """Raise `LookupError`: `judge` leaves no verdict open."""
+        raise LookupError(f"{task.filename}: no verdict is open")
 
     def close(self) -> None:
-        """End every actor, and the connection where this made it. Idempotent."""
+        """End every actor, and the connection if this object made it. Idempotent."""
         with self._lock:
             self._closed = True
-        # One that is still judging, or on a lost node, is ended without its leave.
+        # An actor that is busy or on a lost node does not answer in time: it is killed below.
         with suppress(ray_exceptions.RayError):
             leave = [actor.close.remote() for actor in list(self._actors.values())]
             if leave:
@@ -261,7 +266,10 @@ class RayExecutor:
             return actor
 
     def _ready(self, slot: Slot) -> Any:
-        """The slot's actor, on some node and with its environment known. Raises `SlotLost`."""
+        """Return the slot's actor once it runs on a node and its environment is known.
+
+        Raises `SlotLost`.
+        """
         reason = ""
         for _ in range(TRIES):
             actor = self._actors.get(slot.name) or self._start(slot.name)
@@ -271,7 +279,7 @@ class RayExecutor:
                 about = ray.get(actor.about.remote(), timeout=PLACE_TIMEOUT_S)
             except ray_exceptions.GetTimeoutError:
                 self._end(slot.name)
-                raise SlotLost(f"{slot.title}: no node of the cluster took it within {PLACE_TIMEOUT_S:.0f} s") from None
+                raise SlotLost(f"{slot.title}: no node of the cluster is free after {PLACE_TIMEOUT_S:.0f} s") from None
             except ray_exceptions.RayError as error:
                 reason = _why(_told(error))
                 self._end(slot.name)
@@ -281,14 +289,14 @@ class RayExecutor:
         raise SlotLost(f"{slot.title}: its actor can't start: {reason}")
 
     def _most_frequent(self) -> Capability | None:
-        """The compute capability that most of the slots' GPUs have, the lowest of several.
+        """Return the compute capability of most slots' GPUs; on a tie, the lowest.
 
-        A slot that has no node in time says so when it is to judge; the others need not wait for it.
+        A slot that gets no node in time reports that when it evaluates; the others do not wait for it.
         """
         asked = {self._actors[slot.name].about.remote(): slot for slot in self._slots}
         there, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PLACE_TIMEOUT_S)
         known: Counter[Capability] = Counter()
-        reason = f"none was there within {PLACE_TIMEOUT_S:.0f} s"
+        reason = f"no slot got a node within {PLACE_TIMEOUT_S:.0f} s"
         for reply in there:
             try:
                 about = ray.get(reply)
@@ -303,14 +311,14 @@ class RayExecutor:
         return min(known, key=lambda capability: (-known[capability], capability))
 
     def _heard(self, slot: Slot, about: Mapping[str, Any]) -> None:
-        """The slot's actor said where it is."""
+        """Note where the slot's actor runs."""
         self._capabilities[slot.name] = about["capability"]
         self._environments[slot.name].update(about["environment"])
 
     def _end(self, name: str) -> None:
         with self._lock:
             actor = self._actors.pop(name, None)
-            # A new actor may come up on another machine: records made from now on must not name the old one.
+            # A new actor may start on another machine: later records must not name the old one.
             self._environments[name].clear()
         if actor is not None:
             ray.kill(actor)

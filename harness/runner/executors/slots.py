@@ -1,7 +1,7 @@
-"""The slots of this machine, each with what its processes' environment must say.
+"""The slots of this machine, with the environment variables of their processes.
 
-Trusted side; reads nothing but the `Environment`, and starts nothing. On GPUs there is one slot for each that is
-visible, and its processes see no other; on the host device there are as many as asked for.
+Trusted side; starts nothing. With GPUs there is one slot per visible GPU, and its processes see no other. On the host
+device the number of slots is `--workers`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from harness.runner.executors import ExecutorError, Slot
 
 
 def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[str, str]]]:
-    """The slots of this machine, each with what its processes' environment must say. Raises `ExecutorError`."""
+    """Return each slot with the environment variables of its processes.
+
+    Raises `ExecutorError`.
+    """
     if config.device is DeviceKind.HOST:
         held = environment.for_record(DeviceKind.HOST)
         names = ["host"] if (config.workers or 1) == 1 else [f"host-{n}" for n in range(config.workers or 1)]
         return [(Slot(name=name, title=name, environment=held), {}) for name in names]
     gpus = visible_gpus(environment)
     if not gpus:
-        raise ExecutorError("CUDA_VISIBLE_DEVICES names no GPU of this machine; unset it, or --device host")
+        raise ExecutorError("CUDA_VISIBLE_DEVICES names no GPU of this machine; unset it, or pass --device host")
     chosen = gpus[: config.workers]
-    # Several referees at once would each start as many threads as there are processors.
+    # Otherwise each of several referees starts as many threads as there are processors.
     several = len(chosen) > 1 and "OMP_NUM_THREADS" not in os.environ
     threads = {"OMP_NUM_THREADS": str(max(1, environment.cpu_count // len(chosen)))} if several else {}
     return [
@@ -35,7 +38,7 @@ def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[
                 title=f"GPU {gpu.index} {gpu.name}",
                 environment=environment.for_record(config.device, gpu_index=gpu.index),
             ),
-            # By UUID, since numbers mean another order where CUDA sorts by speed. Every process sees one GPU, as 0.
+            # By UUID: CUDA may number GPUs by speed, in another order than NVML. Every process sees one GPU, as 0.
             {"CUDA_VISIBLE_DEVICES": gpu.uuid, **threads},
         )
         for gpu in chosen

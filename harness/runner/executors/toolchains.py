@@ -1,7 +1,4 @@
-"""The toolchain for a device of this machine.
-
-Trusted side. Imports the toolchains, `environment` and `gpus`.
-"""
+"""Open the toolchain for a device of this machine. Trusted side."""
 
 from __future__ import annotations
 
@@ -19,10 +16,16 @@ from harness.toolchain.toolchain import Toolchain
 def open_toolchain(
     device: DeviceKind, cache: Path, *, checked: bool = False, capabilities: Collection[Capability] = ()
 ) -> Toolchain:
-    """The toolchain for `device`, with shared headers below `cache`. Raises `MachineError` where tools are missing.
+    """Open the toolchain for `device`, with shared headers below `cache`.
 
-    `checked` asks for the checks of the host device. `capabilities` are the compute capabilities that a module must
-    have code for; where none is given, NVML is asked, and it gets code for every kind of GPU of this machine.
+    Args:
+        device: The device to compile for.
+        cache: The cache folder.
+        checked: Enable the run-time checks of the host device.
+        capabilities: Compute capabilities that a module needs code for. If empty, those of all GPUs of this machine.
+
+    Raises:
+        MachineError: A tool is missing, or NVML reports no GPU.
     """
     if device is DeviceKind.HOST:
         return HostToolchain(cache, checked=checked)
@@ -30,5 +33,5 @@ def open_toolchain(
         gpus, _, _, reason = query_gpus()
         capabilities = capabilities_of(gpus)
         if not capabilities:
-            raise MachineError(f"no GPU to compile for: {reason or 'NVML names no compute capability'}")
+            raise MachineError(f"no GPU to compile for: {reason or 'NVML reports no compute capability'}")
     return NvccToolchain(capabilities, cache)

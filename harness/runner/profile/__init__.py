@@ -1,5 +1,5 @@
-"""`harness profile`: where the time of one call goes, for a solution and its reference side by side.
+"""`harness profile`: find where the time of one call goes.
 
-Outside layer, trusted side. Both run as contestants in the sandbox, since a profiler lives in the process that it looks
-at: nothing of the kind is loaded into the referee. Nothing here judges.
+Trusted side. Profiles a solution and its reference. Both run as contestants in the sandbox: a profiler lives in the
+process that it profiles, and must not be loaded into the referee. Gives no verdict.
 """

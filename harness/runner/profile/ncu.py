@@ -1,6 +1,6 @@
-"""Nsight Compute's command line: how it is started around a zygote, and what its table of counters says.
+"""Start Nsight Compute's command line (ncu) and parse its table of counters.
 
-Trusted side; reads text that a tool wrote about untrusted code: it is searched, bounded, never believed beyond that.
+Trusted side. The text comes from a tool that ran untrusted code: it is bounded and searched, but not trusted further.
 Metric names are Nsight Compute's (its documentation, "Metrics Reference" and "Kernel Profiling Guide").
 """
 
@@ -17,19 +17,19 @@ from typing import Any
 
 MAX_LOG_BYTES = 16 * 2**20
 MAX_KERNELS = 64
-"""Launches of one call that are replayed; each takes a second or so."""
+"""Most launches of one call that are replayed; each takes about a second."""
 
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALLS: Mapping[str, str] = {
     "barrier": "waiting for the other warps at a barrier",
     "branch_resolving": "waiting for a branch to be resolved",
-    "dispatch_stall": "the dispatcher holds back",
+    "dispatch_stall": "the dispatcher is stalled",
     "drain": "waiting for stores to drain before the end",
     "gmma": "waiting for a warp-group matrix instruction",
-    "imc_miss": "a constant is not in its cache",
+    "imc_miss": "waiting for a constant that is not in its cache",
     "lg_throttle": "too many accesses to global or local memory in the queue",
     "long_scoreboard": "waiting for data from global or local memory",
-    "math_pipe_throttle": "the arithmetic unit that is needed is busy",
+    "math_pipe_throttle": "the required arithmetic unit is busy",
     "membar": "waiting at a memory fence",
     "mio_throttle": "too many instructions for shared memory and special functions in the queue",
     "no_instruction": "the next instruction is not in its cache yet",
@@ -39,7 +39,7 @@ STALLS: Mapping[str, str] = {
     "tex_throttle": "too many texture accesses in the queue",
     "wait": "a fixed latency between two instructions",
 }
-"""Reason -> in words. `selected` (issuing) is no stall."""
+"""Stall reason -> description. `selected` (issuing) is no stall."""
 
 TIME = "gpu__time_duration.sum"
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
@@ -54,7 +54,10 @@ _USUAL = "/usr/local/cuda/bin/ncu"
 
 
 def find_ncu(nvcc: Path | None = None) -> str | None:
-    """Ncu beside this nvcc, on PATH, or where CUDA is usually installed; None where it is missing."""
+    """Return ncu next to this nvcc, on PATH, or in CUDA's usual folder.
+
+    None if missing.
+    """
     beside = nvcc.resolve().parent / "ncu" if nvcc else None
     if beside is not None and beside.exists():
         return str(beside)
@@ -62,9 +65,11 @@ def find_ncu(nvcc: Path | None = None) -> str | None:
 
 
 def command(executable: str, log_path: Path) -> tuple[str, ...]:
-    """The words before a command so that what it and its forks mark is measured; the table goes to `log_path`.
+    """Return the command prefix that measures marked kernels.
 
-    Clocks are left alone, as they are where times are taken, and caches are emptied before each replay.
+    The table goes to `log_path`.
+
+    Clocks stay as they are for timing, and caches are flushed before each replay. The command's forks are measured too.
     """
     options = ("--target-processes", "all", "--profile-from-start", "off", "--clock-control", "none")
     table = ("--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(METRICS))
@@ -74,9 +79,10 @@ def command(executable: str, log_path: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What the hardware counted for one launch. Shares are 0 to 1; None where a counter does not exist on this GPU.
+    """Hardware counters of one launch.
 
-    `stalls` are reasons with the average number of warps that waited for it when an instruction was issued, most first.
+    Shares are from 0 to 1, times in seconds; None if this GPU has no such counter. `stalls` are reasons with the
+    average number of warps that waited for them per issued instruction, largest first.
     """
 
     name: str
@@ -92,7 +98,7 @@ class Counters:
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Achieved bandwidth of the GPU's memory, reading and writing together."""
+        """Achieved bandwidth of the GPU's memory, reads and writes together."""
         if not self.time_s or self.read_bytes is None or self.written_bytes is None:
             return None
         return (self.read_bytes + self.written_bytes) / self.time_s
@@ -103,22 +109,25 @@ class Counters:
 
 
 def parse(text: str) -> tuple[Counters, ...]:
-    """The launches in the table that `command` asks for, in their order, at most `MAX_KERNELS`."""
+    """Return the launches in the table of `command`, in order, at most `MAX_KERNELS`."""
     lines = text[:MAX_LOG_BYTES].splitlines()
     begin = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), None)
     if begin is None:
         return ()
     rows = list(csv.DictReader(io.StringIO("\n".join(line for line in lines[begin:] if line.startswith('"')))))
-    # The first row holds the units, which `--print-units base` fixes, but for the time's on some versions.
+    # The first row holds the units. `--print-units base` fixes them, except the time's in some versions.
     units: Mapping[str, str | None] = rows[0] if rows and not rows[0].get("ID") else {}
     return tuple(_counters(row, units) for row in rows if row.get("ID"))[:MAX_KERNELS]
 
 
 def complaint(text: str) -> str | None:
-    """What the tool says went wrong, with what to do where that is known; None where it does not say."""
+    """Return the tool's error message, with a remedy if one is known.
+
+    None if it has none.
+    """
     if "ERR_NVGPUCTRPERM" in text:
         return (
-            "this user may not read the GPU's performance counters: load the driver with "
+            "this user has no permission to read the GPU's performance counters; load the driver with "
             "NVreg_RestrictProfilingToAdminUsers=0, or run as root with --sandbox off"
         )
     said = [line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line]
@@ -169,5 +178,5 @@ def _number(row: Mapping[str, str | None], metric: str) -> float | None:
 
 
 def heaviest(launches: Sequence[Counters], count: int) -> list[Counters]:
-    """The `count` launches that took the longest, longest first."""
+    """Return the `count` launches that took longest, longest first."""
     return sorted(launches, key=lambda launch: -(launch.time_s or 0.0))[:count]

@@ -1,7 +1,7 @@
-"""Runs a solution and its reference as contestants, and gathers what their kernels are.
+"""Run a solution and its reference as contestants and collect their kernels.
 
-Trusted side. The reference runs in a sandbox here too, in the shape of a solution: its values matter to nobody, and a
-profiler must not get into a trusted process.
+Trusted side. The reference also runs in a sandbox, in the form of a solution: its values do not matter here, and a
+profiler must not be loaded into a trusted process.
 """
 
 from __future__ import annotations
@@ -41,22 +41,35 @@ from harness.sandbox.zygote import Zygote, ZygoteError
 from harness.toolchain import BuildOutcome
 
 WARM_UP_CALLS = 3
-"""Calls before the one that counts: code is loaded, libraries are opened and autotuners try what they try."""
+"""Calls before the measured one: they load code, open libraries and let autotuners finish."""
 
 NCU_START_S = 120.0
 NCU_CALL_S = 300.0
-"""Each launch is replayed several times, its memory restored in between."""
+"""Limit of one call under ncu, in seconds. Each launch is replayed several times, with its memory restored in between.
+"""
 
 END_S = 30.0
 
 
 class ProfileError(Exception):
-    """Nothing can be profiled: the machine's fault or the problem's. The message says what to do."""
+    """Profiling is impossible, because of the machine or the problem.
+
+    The message says what to do.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledSide:
-    """One of the two: its census (as in a record's `evidence.census`), its labels, the counters of its launches."""
+    """Profile of the solution or of the reference.
+
+    Attributes:
+        title: Name of the side.
+        census: Kernel census, as in a record's `evidence.census`.
+        labels: Labels of the solution.
+        counters: Hardware counters per launch.
+        counters_lack: Why there are no counters; None if there are.
+        failure: Why the code failed; None if it ran.
+    """
 
     title: str
     census: Mapping[str, Any]
@@ -78,7 +91,18 @@ class ProfiledSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Where the time of one call goes. `speed_of_light` is None where this GPU's peaks are not known."""
+    """Where the time of one call goes.
+
+    Attributes:
+        problem: The problem's id.
+        workload: The workload's name.
+        device: The device's name.
+        solution: The solution's side.
+        reference: The reference's side.
+        speed_of_light: The least time on this GPU; None if its peak rates are unknown.
+        flops: Floating-point operations of the reference.
+        least_bytes: Bytes that a call has to read and write at least.
+    """
 
     problem: str
     workload: str
@@ -104,7 +128,7 @@ class Profile:
 
 @dataclass(slots=True, kw_only=True)
 class _Stage:
-    """What both sides need: the problem made ready, and settings."""
+    """The loaded problem and the settings that both sides need."""
 
     config: RefereeConfig
     workspace: Workspace
@@ -114,9 +138,19 @@ class _Stage:
 
 
 def profile(config: RunConfig, job: PlannedSolution, built: BuildOutcome, *, tool: str | None = None) -> Profile:
-    """Profile `job`, whose build went well; with `tool` (ncu's path) hardware counters as well.
+    """Profile a solution whose build succeeded.
 
-    Raises `ProfileError`; a solution that fails is told of in its `ProfiledSide`.
+    Args:
+        config: The run's configuration.
+        job: The solution with its problem and workload.
+        built: Its build.
+        tool: Path of ncu, to read hardware counters too; None for none.
+
+    Returns:
+        The profile. A solution that fails is reported in its `ProfiledSide`.
+
+    Raises:
+        ProfileError: The machine or the problem makes profiling impossible.
     """
     try:
         device = opened(config.device)
@@ -128,7 +162,7 @@ def profile(config: RunConfig, job: PlannedSolution, built: BuildOutcome, *, too
         return _profiled(config, job, built, device, tool)
     except Exception as error:
         if is_shortage(error):
-            raise ProfileError(f"{place}, does not fit the free memory: {advice(device, elsewhere)}") from error
+            raise ProfileError(f"{place}: does not fit the free memory: {advice(device, elsewhere)}") from error
         if not isinstance(error, ProblemError):
             raise
         more = f"; {advice(device, elsewhere)}" if elsewhere else ""
@@ -189,7 +223,7 @@ def _task(job: PlannedSolution, built: BuildOutcome, logs: Path) -> Task:
 
 
 def _reference_task(problem: Problem, workload: Workload, logs: Path) -> Task:
-    """The reference in the shape of a solution, at the workload's sizes."""
+    """Return a task with the reference as a solution, at the workload's sizes."""
     tree = apply_sizes(python_ast.parse(problem.source), workload.sizes)
     return Task(
         problem=problem,
@@ -204,7 +238,7 @@ def _reference_task(problem: Problem, workload: Workload, logs: Path) -> Task:
 
 
 def _censuses(stage: _Stage, tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """What each says of the kernels of one call."""
+    """Return the kernel census of one call of each."""
     with Zygote(preload=(*PRELOADED, *PRELOADED_CUDA), log_path=stage.logs / "zygote.log") as zygote:
         noted = []
         for task in tasks:
@@ -218,12 +252,15 @@ def _censuses(stage: _Stage, tasks: Sequence[Task]) -> list[dict[str, Any]]:
 
 
 def _counters(stage: _Stage, tasks: Sequence[Task]) -> list[tuple[tuple[ncu.Counters, ...], str | None]]:
-    """The counters of each, or why there are none."""
+    """Return the hardware counters of each, or why there are none."""
     return [_count(stage, task) for task in tasks]
 
 
 def _count(stage: _Stage, task: Task) -> tuple[tuple[ncu.Counters, ...], str | None]:
-    """One call under the tool, which stands around a zygote of its own and writes its table when that ends."""
+    """Measure one call under ncu, which wraps its own zygote.
+
+    ncu writes its table when the zygote ends.
+    """
     assert stage.tool is not None
     table = stage.logs / f"{task.filename}.ncu"
     said = stage.logs / f"{task.filename}.ncu.log"
@@ -242,11 +279,14 @@ def _count(stage: _Stage, task: Task) -> tuple[tuple[ncu.Counters, ...], str | N
         zygote.close()
     text = "".join(path.read_text(errors="replace")[: ncu.MAX_LOG_BYTES] for path in (table, said) if path.exists())
     launches = ncu.parse(text)
-    return launches, None if launches else ncu.complaint(text) or lack or "ncu wrote no table: see its own output"
+    return launches, None if launches else ncu.complaint(text) or lack or "ncu wrote no table; see its output"
 
 
 def _started(stage: _Stage, zygote: Zygote, task: Task, *, under_tool: bool) -> ContestantProcess:
-    """A contestant with its solution loaded and warmed up. The caller ends it. Raises `ContestantFailed`."""
+    """Start a contestant, load its solution and warm it up; the caller ends it.
+
+    Raises `ContestantFailed`.
+    """
     policy = SandboxPolicy(
         mode=stage.config.sandbox,
         gpu=True,

@@ -1,11 +1,14 @@
-"""A server that keeps builders and referees between runs, and the calls that let it build and judge.
+"""A server that keeps builders and referees alive between runs, and its client.
 
-Outside layer; trusted side. One server serves one user on one machine, over a Unix socket. Whoever calls plans its run,
-keeps its records and shows it as ever: only building and judging are the server's, for several runs at once. What is
-under way with other settings is waited for. Contestants can't reach it: a call shows the token that lies beside the
-socket, in a folder that the sandbox keeps from them.
+Trusted side. One server serves one user on one machine, over a Unix socket. A call plans its run, keeps its records and
+shows it as usual; only builds and evaluations happen in the server, for several runs at once. A run with other settings
+waits until current runs end. Contestants can't reach the server: a call needs the token next to the socket, in a folder
+that the sandbox hides from them.
 """
 
 
 class ServiceError(Exception):
-    """There is no server that would do this, or it is gone. The message says what to do."""
+    """No server accepts this call, or the server is gone.
+
+    The message says what to do.
+    """

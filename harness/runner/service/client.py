@@ -1,6 +1,6 @@
-"""A call's side: a connection to a server, and the run's part of what that keeps.
+"""The client side: connects to a server and acts as the run's runner.
 
-Outside layer; trusted side. To the run it is what a conductor of its own would be.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from harness.runner.service.surroundings import surroundings
 from harness.runner.service.words import error_of, shared_settings, work_json
 
 ANSWER_S = 30.0
-"""How long a server may take to answer what it answers at once."""
+"""Limit for answers that a server gives at once, in seconds."""
 
 
 def conducted_by(path: Path, config: RunConfig) -> Conduct:
-    """Let the server at `path` build and judge the run of this configuration. Raises `ServiceError` where there is
-    none, or none for this call.
+    """Let the server at `path` build and evaluate this run.
+
+    Raises `ServiceError` if there is no server, or it refuses this call.
     """
     channel = _connected(checked(path))
     return lambda listener, works: Remote(channel, path, config, listener, works)
@@ -46,7 +47,7 @@ def _connected(path: Path) -> Channel:
         made.connect(str(path))
         _, uid, _ = struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if uid != os.getuid():
-            raise ServiceError(f"{path}: that server is another user's; name another place by --server")
+            raise ServiceError(f"{path}: this server belongs to another user; pass another socket with --server")
         hello = {"token": read_token(path), "stamp": stamp(), "surroundings": surroundings()}
         channel.send({"type": "hello", **hello}, timeout_s=ANSWER_S)
         answer = channel.receive(ANSWER_S).message
@@ -54,21 +55,20 @@ def _connected(path: Path) -> Channel:
         channel.close()
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ServiceError(
-            f"{path}: no server answers there ({why}); start one with harness serve, or leave out --server "
-            "(HARNESS_SERVER)"
+            f"{path}: no server answers ({why}); start one with harness serve, or run without --server (HARNESS_SERVER)"
         ) from error
     except BaseException:
         channel.close()
         raise
     if answer.get("type") != "welcome":
         channel.close()
-        raise ServiceError(f"{path}: that server does nothing for this call: {answer.get('reason')}")
+        raise ServiceError(f"{path}: the server refuses this call: {answer.get('reason')}")
     return channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Built:
-    """What a server tells of a build."""
+    """The part of a build that a server reports."""
 
     failure: Failure | None
     wall_s: float
@@ -78,11 +78,11 @@ class _Built:
         return {}
 
     def release(self) -> None:
-        """The server has it."""
+        """Do nothing: the server holds the modules."""
 
 
 class Remote(RunnerHandle):
-    """One run's part of what a server does. A thread of its own hears what the server says, and tells the listener."""
+    """One run on a server. Its own thread receives the server's messages."""
 
     kinds: Sequence[Kind] = ("build", "judge")
 
@@ -110,11 +110,11 @@ class Remote(RunnerHandle):
         threading.Thread(target=self._live, name="server", daemon=True).start()
 
     def stop(self) -> None:
-        """As the Protocol says; returns once the server has said what is being judged."""
+        """Start nothing new; return once the server has said how many evaluations go on."""
         if self._closed or self._stopped.is_set():
             return
         with suppress(WireError):
-            # What it asks for comes behind the works, which another thread sends.
+            # The server reads this only after all solutions, which another thread sends.
             self._begun.wait(ANSWER_S)
             self._send({"type": "stop"})
             self._stopped.wait(ANSWER_S)
@@ -135,7 +135,7 @@ class Remote(RunnerHandle):
                 self._heed(self._channel.receive().message)
         except (WireError, OSError) as error:
             if not self._closed:
-                why = f"the server at {self._path} is gone ({error}); what is finished is kept, --resume goes on"
+                why = f"the server at {self._path} is gone ({error}); finished records are kept, continue with --resume"
                 self._listener.failed(None, ExecutorError(why))
         except Exception as error:
             self._listener.failed(None, error)
@@ -170,5 +170,5 @@ class Remote(RunnerHandle):
             self._judging = message["judging"]
             self._stopped.set()
         elif kind == "ended":
-            why = f"the server at {self._path} was ended; what is finished is kept, --resume goes on"
+            why = f"the server at {self._path} was ended; finished records are kept, continue with --resume"
             self._listener.failed(None, ExecutorError(why))

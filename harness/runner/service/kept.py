@@ -1,7 +1,7 @@
-"""What a server keeps between runs: the builders and referees of one set of settings at a time.
+"""The builders and referees that a server keeps between runs.
 
-Outside layer; trusted side. Runs with the same settings share them; one with others waits until nobody does, and so
-does whoever comes behind it.
+Trusted side. Runs with the same settings share them. A run with other settings waits until no run uses them; runs that
+come after it wait behind it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from harness.runner.service.words import config_of
 from harness.runner.shared_runner import SharedRunner
 
 POLL_S = 0.1
-"""How often whoever waits asks whether it still has to."""
+"""How often a waiting call checks whether it was cancelled, in seconds."""
 
 
-ENDED = "the server is being ended"
+ENDED = "the server is shutting down"
 
 END_S = 10.0
-"""How long what is being opened may take to end, at the server's end."""
+"""How long an executor that is just opening may take to end when the server ends, in seconds."""
 
 
 def _end_children() -> None:
-    """Kill every process that this one has started, with its process group where it leads one."""
+    """Kill every child process, with its process group if it leads one."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError, IndexError):
             pid = int(entry.name)
@@ -44,11 +44,12 @@ def _end_children() -> None:
 
 
 class WarmPool:
-    """Safe for threads."""
+    """The shared runner of one set of settings at a time. Thread-safe."""
 
     def __init__(self, logs: Path, *, idle_s: float) -> None:
-        """`logs` is the folder for what these processes say. After `idle_s` seconds in which nobody used them, they are
-        ended (`tidy`).
+        """Create an empty pool.
+
+        `logs` is the folder for the processes' logs. `tidy` ends processes that were unused for `idle_s` seconds.
         """
         self._logs = logs
         self._idle_s = idle_s
@@ -67,9 +68,10 @@ class WarmPool:
         gave_up: Callable[[], bool] = lambda: False,
         waits: Callable[[], None] = lambda: None,
     ) -> SharedRunner | None:
-        """What runs with these settings share, opened where it is not yet; `leave` gives it back. None once the caller
-        `gave_up`; `waits` is called where others have to end first. Raises what opening raises, and `ServiceError`
-        after `close`.
+        """Return the runner for these settings, opened if needed; `leave` gives it back.
+
+        `waits` is called if other runs have to end first. Returns None once `gave_up` returns True. Raises the errors
+        of opening an executor, and `ServiceError` after `close`.
         """
         key, ticket, told = json.dumps(settings, sort_keys=True), object(), False
         with self._changed:
@@ -88,8 +90,8 @@ class WarmPool:
                 if self._fits(key):
                     return self._entered()
                 old, self._shared = self._shared, None
-            # Nobody else comes this far: this one is the first in the queue. To open takes seconds, or a minute where
-            # headers have to be prepared, in which others are answered, and the server may be ended.
+            # Only the first in the queue comes here. Opening takes seconds, or a minute if headers have to be
+            # precompiled. Meanwhile the lock is free, so that other calls get answers and the server can end.
             if old is not None:
                 old.close()
             self._opening = True
@@ -114,18 +116,18 @@ class WarmPool:
         return self._shared
 
     def _is_closed(self) -> bool:
-        """Asked anew each time: another thread closes it."""
+        """Read the flag; a method because another thread sets it."""
         return self._closed
 
     def leave(self) -> None:
-        """Whoever entered needs it no more."""
+        """Give back the runner of `enter`."""
         with self._changed:
             self._users -= 1
             self._used_s = time.monotonic()
             self._changed.notify_all()
 
     def tidy(self) -> bool:
-        """End the processes where they were of no use for long. Whether they were ended."""
+        """End processes that were unused for long; return whether any were ended."""
         with self._changed:
             idle = not self._users and not self._queue and time.monotonic() - self._used_s > self._idle_s
             if not idle or self._shared is None:
@@ -135,7 +137,7 @@ class WarmPool:
         return True
 
     def close(self) -> None:
-        """End every process, also of what is under way or just being opened."""
+        """End every process, also of an executor that is just opening."""
         with self._changed:
             self._closed = True
             old, self._shared = self._shared, None
@@ -144,12 +146,13 @@ class WarmPool:
             old.close()
         deadline = time.monotonic() + END_S
         while self._opening and time.monotonic() < deadline:
-            _end_children()  # compilers of headers, for whom whoever opens would wait for a minute
+            _end_children()  # compilers of headers, which may take a minute
             time.sleep(POLL_S)
 
     def _fits(self, key: str) -> bool:
-        """Whether runs with these settings can have what is there. What lost a slot is opened anew once nobody uses it:
-        whatever was wrong with a device may be mended.
+        """Return whether runs with these settings can use the current runner.
+
+        A runner that lost a slot is opened anew once no run uses it: the device may work again.
         """
         shared = self._shared
         if shared is None or self._key != key or not shared.usable:

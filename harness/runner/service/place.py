@@ -1,6 +1,6 @@
-"""Where a server is found, and what it and a call must have in common.
+"""Where a server's socket and token are, and the fingerprint of its code.
 
-Outside layer; trusted side.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from harness.core.config import cache_root
 from harness.runner.service import ServiceError
 
 MAX_ADDRESS_BYTES = 107
-"""What the kernel takes for a socket's path."""
+"""The kernel's limit for a socket's path, in bytes."""
 
 TOKEN_BYTES = 32
 
 
 def default_socket() -> Path:
-    """Where a server is that was given no other place: below the folder of caches, as its environment names it."""
+    """Return the default socket: below the cache folder of this environment."""
     return cache_root().absolute() / "server" / "socket"
 
 
 def checked(socket: Path) -> Path:
-    """`socket`, absolute. Raises `ServiceError` where no socket can have that path."""
+    """Return `socket` as an absolute path. Raises `ServiceError` if it is too long."""
     absolute = socket.expanduser().absolute()
     if len(os.fsencode(absolute)) > MAX_ADDRESS_BYTES:
-        raise ServiceError(f"{absolute}: a socket's path has at most {MAX_ADDRESS_BYTES} bytes; name a shorter one")
+        raise ServiceError(f"{absolute}: too long for a socket (at most {MAX_ADDRESS_BYTES} bytes); use a shorter path")
     return absolute
 
 
 def token_file(socket: Path) -> Path:
-    """The file that holds the token of the server at `socket`."""
+    """Return the file that holds the token of the server at `socket`."""
     return socket.with_name(socket.name + ".token")
 
 
 def write_token(socket: Path) -> str:
-    """A new token, in a file that only this user can read. Raises `OSError`."""
+    """Write a new token to a file that only this user can read. Raises `OSError`."""
     token, path = secrets.token_hex(TOKEN_BYTES), token_file(socket)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -51,19 +51,23 @@ def write_token(socket: Path) -> str:
 
 
 def read_token(socket: Path) -> str:
-    """The token of the server at `socket`. Raises `OSError`, and `ServiceError` where somebody else could have put it
-    there.
+    """Read the token of the server at `socket`.
+
+    Raises `OSError`, and `ServiceError` if another user could have written it.
     """
     path = token_file(socket)
     with path.open(encoding="ascii", errors="replace") as file:
         held = os.fstat(file.fileno())
         if held.st_uid != os.getuid() or stat.S_IMODE(held.st_mode) & 0o077:
-            raise ServiceError(f"{path}: is not this user's alone, and so no server's of this user; remove it")
+            raise ServiceError(f"{path}: other users can access this token, so it is not trusted; remove the file")
         return file.read(4 * TOKEN_BYTES)
 
 
 def stamp() -> str:
-    """Tells this code and this Python from others: what a server that was started before an update differs in."""
+    """Return a fingerprint of the harness's code and this Python.
+
+    A server that was started before an update has another one.
+    """
     root = Path(harness.__file__).parent.resolve()
     state = hashlib.sha256(repr((str(root), sys.prefix, sys.version)).encode())
     for path in sorted(root.rglob("*")):

@@ -1,7 +1,7 @@
-"""The server: a socket, and for each call that comes the run's part of what is kept.
+"""The server: listens on a socket and gives each call its share of the warm pool.
 
-Outside layer; trusted side. Of each call one thread listens, one speaks, and one waits until its run can begin: so no
-run waits for a call that stopped reading, and a call that is gone is noticed at once.
+Trusted side. Each call has three threads: one receives, one sends, one waits until its run can start. So no run waits
+for a call that stopped reading, and a lost call is noticed at once.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from harness.runner.service.words import error_json, work_of
 from harness.runner.shared_runner import RunShare
 
 HELLO_S = 10.0
-"""How long who connects may take to say who it is."""
+"""How long a new connection may take to identify itself, in seconds."""
 
 SEND_S = 60.0
-"""How long a call may leave unread what it is told. Then it counts as gone."""
+"""How long a call may leave messages unread, in seconds. Then it counts as gone."""
 
 END_S = 2.0
-"""How long what was said last is given to go out."""
+"""How long the last messages are given to go out, in seconds."""
 
 TIDY_S = 1.0
 
@@ -47,12 +47,15 @@ Tell = Callable[[str], None]
 
 
 class Server:
-    """Listens at a socket from `open` on; `serve` answers until it is interrupted, `close` ends everything."""
+    """Listens from `open` on; `serve` answers until interrupted; `close` ends all."""
 
     _token: str
 
     def __init__(self, path: Path, *, idle_s: float, tell: Tell) -> None:
-        """`tell` gets a line for each thing that happens, from several threads. Raises `ServiceError`."""
+        """Prepare the server.
+
+        `tell` gets one line per event, from several threads. Raises `ServiceError`.
+        """
         self.path = checked(path)
         self._logs = self.path.with_name(self.path.name + ".logs")
         self.kept = WarmPool(self._logs, idle_s=idle_s)
@@ -64,7 +67,10 @@ class Server:
         self._claim = -1
 
     def open(self) -> None:
-        """Listen. Raises `ServiceError` where a server does so already, or the socket can't be made."""
+        """Listen on the socket.
+
+        Raises `ServiceError` if another server listens there, or the socket can't be created.
+        """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._claim = os.open(
@@ -72,8 +78,8 @@ class Server:
             )
             fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.lexists(self.path) and not stat.S_ISSOCK(self.path.lstat().st_mode):
-                raise ServiceError(f"{self.path}: is there already and no socket; name another place by --socket")
-            self.path.unlink(missing_ok=True)  # of a server that was killed: a living one holds the lock
+                raise ServiceError(f"{self.path}: exists and is not a socket; pass another path with --socket")
+            self.path.unlink(missing_ok=True)  # left by a killed server: a live one holds the lock
             self._logs.mkdir(mode=0o700, exist_ok=True)
             for old in (*self._logs.glob("_referee*.log"), self._logs / "_builder.log"):
                 old.unlink(missing_ok=True)
@@ -87,45 +93,45 @@ class Server:
             made.listen(64)
             made.settimeout(TIDY_S)
         except BlockingIOError:
-            raise ServiceError(f"{self.path}: a server is there already; use it, or end it first") from None
+            raise ServiceError(f"{self.path}: a server is already running there; use it, or end it first") from None
         except OSError as error:
             why = error.strerror or error
-            raise ServiceError(f"{self.path}: can't listen there: {why}; name another place by --socket") from error
+            raise ServiceError(f"{self.path}: can't listen: {why}; pass another path with --socket") from error
         self._socket = made
 
     def warm(self, settings: Mapping[str, Any]) -> None:
-        """Start, aside, what runs with these settings will need."""
+        """Start the processes for these settings in the background."""
         threading.Thread(target=self._warm, args=(settings,), name="warm", daemon=True).start()
 
     def _warm(self, settings: Mapping[str, Any]) -> None:
         try:
             if self.kept.enter(settings) is not None:
                 self.kept.leave()
-        except Exception as error:  # whoever calls meets that again
-            self._tell(f"can't get ready: {error}")
+        except Exception as error:  # the next call meets it again
+            self._tell(f"can't start the processes: {error}")
 
     def serve(self) -> None:
-        """Answer calls, for ever."""
+        """Answer calls until interrupted."""
         assert self._socket is not None
         while True:
             try:
                 connection, _ = self._socket.accept()
             except TimeoutError:
                 if self.kept.tidy():
-                    self._tell("nothing came for long: processes are ended until something does")
+                    self._tell("idle: the processes were ended and start again with the next run")
                 continue
-            except OSError as error:  # no descriptor is left, or who called is gone again
-                self._tell(f"a call can't be answered: {error.strerror or error}")
+            except OSError as error:  # no descriptor is left, or the caller is gone
+                self._tell(f"can't answer a call: {error.strerror or error}")
                 time.sleep(TIDY_S)
                 continue
             try:
                 threading.Thread(target=self._answer, args=(connection,), name="call", daemon=True).start()
             except RuntimeError as error:  # no thread is left
                 connection.close()
-                self._tell(f"a call can't be answered: {error}")
+                self._tell(f"can't answer a call: {error}")
 
     def close(self) -> None:
-        """Take no more calls, tell those that wait, end every process. Idempotent."""
+        """Accept no more calls, inform waiting ones, end every process. Idempotent."""
         made, self._socket = self._socket, None
         if made is not None:
             made.close()
@@ -163,12 +169,12 @@ class Server:
                 call.close()
 
     def _refused(self, hello: Mapping[str, Any], uid: int) -> str | None:
-        """Why nothing is done for who says so; None where it is."""
+        """Return why this caller is refused; None if it is accepted."""
         token = hello.get("token")
         if uid != os.getuid() or not isinstance(token, str) or not secrets.compare_digest(token, self._token):
-            return "it serves another user, or was started anew meanwhile"
+            return "it serves another user, or was restarted meanwhile"
         if hello.get("stamp") != self._stamp:
-            return "it runs other code, such as that from before an update: end it, and start it again"
+            return "it runs another version of the code, for example from before an update; restart it"
         return differing(self._surroundings, hello.get("surroundings"))
 
 
@@ -194,8 +200,11 @@ class _Call:
         self._outgoing.put(message)
 
     def listen(self) -> None:
-        """Take the run's works, let it begin, and heed what the call says until it is gone. Raises a `WireError`."""
-        begin = self._reads.receive().message  # a call plans its run in between, which may take long
+        """Receive the run's solutions, start it, and handle messages until it is gone.
+
+        Raises a `WireError`.
+        """
+        begin = self._reads.receive().message  # without a limit: planning the run may take long
         while (message := self._reads.receive().message)["type"] == "work":
             self._numbers[work_of(message["work"])] = message["number"]
         threading.Thread(target=self._start, args=(begin["settings"],), name="start", daemon=True).start()
@@ -204,7 +213,7 @@ class _Call:
                 self.say({"type": "stopped", "judging": self._stop()})
 
     def close(self) -> None:
-        """Nobody is there any more. Idempotent."""
+        """End the call's share. Idempotent."""
         self._stop()
         with self._lock:
             if self._closed:
@@ -214,19 +223,19 @@ class _Call:
         if share is not None:
             share.close()
             took_s = time.monotonic() - self._begin_s
-            self._tell(f"process {self._pid}: {self._finished} of {len(self._numbers)} judged in {took_s:.1f} s")
+            self._tell(f"process {self._pid}: {self._finished} of {len(self._numbers)} evaluated in {took_s:.1f} s")
         self._leave()
         self.say_no_more()
 
     def _leave(self) -> None:
-        """Others may have what this one shared. Idempotent."""
+        """Give back the shared runner. Idempotent."""
         with self._lock:
             entered, self._entered = self._entered, False
         if entered:
             self._kept.leave()
 
     def say_no_more(self) -> None:
-        """What was said goes out, and nothing after it."""
+        """Send the queued messages, then stop sending."""
         self._outgoing.put(None)
         self._speaker.join(END_S)
 
@@ -235,8 +244,8 @@ class _Call:
             while (message := self._outgoing.get()) is not None:
                 self._writes.send(message, timeout_s=SEND_S)
         except (WireError, OSError, ValueError) as error:
-            self._tell(f"process {self._pid}: can't be told what became of its solutions: {error}")
-            with suppress(OSError):  # it is noticed on both sides then
+            self._tell(f"process {self._pid}: can't send it the results of its solutions: {error}")
+            with suppress(OSError):  # so that both sides notice
                 self._connection.shutdown(socket.SHUT_RDWR)
 
     def _start(self, settings: Mapping[str, Any]) -> None:
@@ -247,13 +256,13 @@ class _Call:
         except Exception as error:
             told = error_json(error)
             self.say(
-                {"type": "failed", "number": None, "error": told | {"text": f"{told['text']} (so the server finds)"}}
+                {"type": "failed", "number": None, "error": told | {"text": f"{told['text']} (reported by the server)"}}
             )
             return
         if shared is None:
             return
         with self._lock:
-            # From here on whoever closes this leaves.
+            # From here on, `close` calls `leave`.
             self._entered = not self._closed
             if not self._entered:
                 self._kept.leave()
@@ -267,7 +276,7 @@ class _Call:
         self.noted("waiting for other runs to end")
 
     def _stop(self) -> int:
-        """Begin nothing more. How many are being judged."""
+        """Start nothing new; return how many solutions are under evaluation."""
         with self._lock:
             before, self._stopped = self._stopped, True
             share = self._share
@@ -306,7 +315,7 @@ class _Call:
         with self._lock:
             self._to_come.remove(kind)
             over = not self._to_come
-        if over:  # whether or not the call reads that
+        if over:  # even if the call does not read the messages
             self._leave()
 
     def noted(self, message: str) -> None:

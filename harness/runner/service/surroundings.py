@@ -1,8 +1,7 @@
-"""What of a process's environment builds and judgements depend on: a server's must be a call's, or it would answer for
-another machine than the one that the call was made on.
+"""The parts of a process's environment that builds and evaluations depend on.
 
-Outside layer; trusted side. Takes some milliseconds: compilers are told apart by their files, and packages by the names
-and versions in the folders that Python finds them in.
+Trusted side. A server's must equal a call's: otherwise it would answer for another machine. Takes milliseconds: a
+compiler is identified by its file, packages by the names and versions in Python's folders.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from harness.core.executables import find_gxx, find_nvcc
 from harness.sandbox.environment import scrub
 
 _OTHERWISE_TOLD = frozenset({"PATH", "PYTHONPATH"})
-"""By the compilers and packages that are found with them."""
+"""Covered by the compilers and packages that are found through them."""
 
 _WORDS = frozenset({"LANG", "LANGUAGE", "TZ"})
 _WORDS_PREFIX = "LC_"
-"""Variables that change words at most."""
+"""Variables that only change the language or format of messages."""
 
 _SHOWN_CHARS = 200
 
 
 def surroundings() -> dict[str, str]:
-    """Of this process, by name: the variables that reach builds and solutions, compilers, packages."""
+    """Return the variables that reach builds and solutions, compilers and packages."""
     held = {
         name: value
         for name, value in scrub(os.environ).items()
@@ -43,17 +42,20 @@ def surroundings() -> dict[str, str]:
 
 
 def differing(ours: Mapping[str, str], theirs: Any) -> str | None:
-    """How a call's surroundings, as it told them, differ from a server's `ours`, in words; None where they don't."""
+    """Say how a call's surroundings differ from a server's (`ours`).
+
+    None if they don't.
+    """
     if not isinstance(theirs, dict):
-        return "it was started by other code than this call's"
+        return "it runs other code than this call"
     names = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
     if not names:
         return None
     name = names[0]
-    more = f" (and {', '.join(names[1:4])}{', ...' if len(names) > 4 else ''} differ, too)" if names[1:] else ""
+    more = f" (also different: {', '.join(names[1:4])}{', ...' if len(names) > 4 else ''})" if names[1:] else ""
     if name == "the packages":
-        return f"other packages are installed since it was started, or it was started with others on its path{more}"
-    return f"it was started with {name}={_shown(ours.get(name))}, and this call has {_shown(theirs.get(name))}{more}"
+        return f"it was started with other packages installed or on its path{more}"
+    return f"it was started with {name}={_shown(ours.get(name))}, but this call has {_shown(theirs.get(name))}{more}"
 
 
 def _shown(value: object) -> str:
@@ -61,7 +63,7 @@ def _shown(value: object) -> str:
 
 
 def _file(path: Path) -> str:
-    """A program by where it lies and what lies there."""
+    """Identify a program by its path, size and modification time."""
     real = path.resolve()
     try:
         held = real.stat()
@@ -71,7 +73,10 @@ def _file(path: Path) -> str:
 
 
 def _packages() -> str:
-    """Names and versions of what is installed, without looking into it."""
+    """Hash the names and versions of installed packages.
+
+    Their contents are not read.
+    """
     state = hashlib.sha256()
     for folder in dict.fromkeys(sys.path[1:]):
         with suppress(OSError):

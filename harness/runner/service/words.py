@@ -1,6 +1,6 @@
-"""What a server and a call tell each other, as JSON objects: settings, works, what came of them, what went wrong.
+"""Messages between server and call as JSON: settings, solutions, results, errors.
 
-Outside layer; trusted side.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ OF_ONE_RUN: Mapping[str, Any] = {
     "workload": "full",
     "shard": None,
 }
-"""Settings that say what one run is about and where it goes: in what builds and judges it, they make no difference."""
+"""Settings that select one run's solutions and folder; builds and evaluations do not depend on them."""
 
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:
-    """The settings that runs must have in common to share builders and referees."""
+    """Return the settings that runs sharing builders and referees must have in common."""
     value: dict[str, Any] = {}
     for item in fields(RunConfig):
         held = getattr(replace(config, **OF_ONE_RUN), item.name)
@@ -48,7 +48,7 @@ def shared_settings(config: RunConfig) -> dict[str, Any]:
 
 
 def config_of(settings: Mapping[str, Any], machine: Machine) -> RunConfig:
-    """The inverse of `shared_settings`. Raises `ConfigError`."""
+    """Invert `shared_settings`. Raises `ConfigError`."""
     return resolve(machine=machine, run_id="served", options=settings, source="harness serve")
 
 
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 
 def work_json(work: PendingSolution) -> dict[str, Any]:
-    """`work_of` is the inverse."""
+    """Return a solution as JSON; `work_of` is the inverse."""
     job, solution = work.job, work.job.solution
     return {
         "solution": {**asdict(replace(solution, failure=None)), "path": str(solution.path)},
@@ -110,11 +110,11 @@ _ERRORS: Mapping[str, type[Exception]] = {
     **{kind.__name__: kind for kind in (ExecutorError, MachineError, ServiceError, StoreUnavailable)},
     **dict.fromkeys(("CacheError", "SandboxUnavailable"), MachineError),
 }
-"""What is no fault of the harness's own; a call has no use for the modules of the last ones."""
+"""Errors that are not the harness's own fault. A call has no use for the modules of the last two."""
 
 
 def error_json(error: BaseException) -> dict[str, Any]:
-    """What went wrong, as `error_of` makes it again."""
+    """Return an error as JSON; `error_of` is the inverse."""
     if isinstance(error, OSError) and error.errno is not None:
         name = error.filename if isinstance(error.filename, str) else None
         return {"kind": "OSError", "errno": error.errno, "text": error.strerror or str(error), "filename": name}
@@ -124,7 +124,7 @@ def error_json(error: BaseException) -> dict[str, Any]:
 
 
 def error_of(value: Mapping[str, Any]) -> BaseException:
-    """What a call raises for what went wrong at the server."""
+    """Return the exception that a call raises for an error of the server."""
     if value["kind"] == "OSError":
         return OSError(value["errno"], value["text"], value["filename"])
     return _ERRORS.get(value["kind"], ExecutorError)(value["text"])

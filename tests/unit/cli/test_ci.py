@@ -250,7 +250,7 @@ def test_wrong_calls(repo: Repo, call: Call, tmp_path: Path, capsys: pytest.Capt
     repo.write(".ci/gates.yaml", "minimum_speedup: {speedup: fast}\n")
     repo.commit()
     assert call() == 2
-    assert ".ci/gates.yaml: minimum_speedup.speedup is a number" in capsys.readouterr().err
+    assert ".ci/gates.yaml: minimum_speedup.speedup must be a number" in capsys.readouterr().err
 
 
 def test_a_harness_that_the_branch_changed_is_refused(
@@ -398,10 +398,10 @@ def test_statuses_labels_and_what_has_no_verdict() -> None:
         ("format: 9", "format 9"),
         ("requires_passed: true", "unknown key requires_passed"),
         ("require_passed: 1", "true or false"),
-        ("no_regression: {tolerance: 1.5}", "from 0 to below 1"),
+        ("no_regression: {tolerance: 1.5}", "at least 0 and below 1"),
         ("minimum_speedup: {baseline: 3, speedup: 1}", "minimum_speedup.baseline"),
         ("minimum_speedup: {baseline: compiled, speedup: 1}", "nearest: compile"),
-        ("refused_labels: unexplained_time", "a list of names"),
+        ("refused_labels: unexplained_time", "a list of label names"),
         ("refused_labels: [torch_onyl]", r"refused_labels: there is no label 'torch_onyl' \(nearest: torch_only\)"),
         ("{", r"gates.yaml: not valid YAML: .* at line \d, column \d"),
         ("format: 2026-99-99", "not valid YAML: month must be"),
@@ -478,9 +478,9 @@ def test_a_right_solution_that_breaks_a_rule_fails_by_the_rules_name() -> None:
         workload="full",
     )
     (line,) = github_annotations(verdict)
-    assert "title=minimum_speedup%2C refused_labels::0.5x against eager, at least 0.495x; 1x is asked for; has " in line
+    assert "title=minimum_speedup%2C refused_labels::0.5x over eager, at least 0.495x; required: 1x; has " in line
     assert broken_rules(verdict) == [
-        "failed: solutions/ann/level1/19_x.py: minimum_speedup: 0.5x against eager, at least 0.495x; 1x is asked for",
+        "failed: solutions/ann/level1/19_x.py: minimum_speedup: 0.5x over eager, at least 0.495x; required: 1x",
         "failed: solutions/ann/level1/19_x.py: refused_labels: has coerced_device",
     ]
     failure = ElementTree.fromstring(junit(verdict).partition("\n")[2])[0][0][0]

@@ -236,8 +236,8 @@ def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
         (["eval", "solutions", "--jobs", "0"], "`jobs` must be a whole number"),
         (["eval", "solutions", "--jobs", "many"], "--jobs"),
         (["show", "gone"], "gone: no such folder"),
-        (["show", "solutions"], "solutions: not a run: it holds neither"),
-        (["show", "problems/level1/16_matmul.py"], "16_matmul.py: not a run: it is a file, and no folder"),
+        (["show", "solutions"], "solutions: not a run: it contains neither"),
+        (["show", "problems/level1/16_matmul.py"], "16_matmul.py: not a run: it is a file, not a folder"),
         (["merge", "gone", "--into", "x"], "gone: no such folder"),
         (["merge", "solutions", "--into", "x"], "solutions: no run in it"),
         (["extract", "gone.txt", "--problem", "level1/16"], "gone.txt: can't be read"),
@@ -565,7 +565,7 @@ def test_files_that_can_not_be_read_are_told_in_a_few_words(place: Path, call: C
         assert done.code == 2
         assert done.err.splitlines()[
             -1
-        ] == f"harness: {log.relative_to(place)}: can't be read: Input/output error; " + ("mend that, or remove it")
+        ] == f"harness: {log.relative_to(place)}: can't be read: Input/output error; " + ("fix or remove the file")
     assert not (place / "results/r2").exists()
 
 

@@ -421,7 +421,7 @@ class TestCommands:
         file.write_text("")
         capsys.readouterr()
         assert main(["plot", str(RESULTS / "h200-examples"), "--out", str(file)]) == 2
-        assert "; name another folder" in capsys.readouterr().err
+        assert "; choose another folder" in capsys.readouterr().err
 
 
 def test_a_run_without_any_timed_solution_has_a_page() -> None:

@@ -193,4 +193,4 @@ def test_sizes_that_are_not_declared_are_said_with_what_to_do(
 ) -> None:
     call = ["eval", str(run_dir), "--problems", str(tree), "--device", "host", "--out", str(tmp_path / "results")]
     assert main(call) == 2
-    assert "declares no workload 'small'; it has full: name one by --workload" in capsys.readouterr().err
+    assert "declares no workload 'small'; it has full: pass one of them with --workload" in capsys.readouterr().err

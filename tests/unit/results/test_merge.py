@@ -51,7 +51,7 @@ def test_a_record_from_the_future_takes_nobodys_place(tmp_path: Path, when: str)
         into = tmp_path / runs[0].name / "merged"
         report = merge(runs, into)
         assert [item.reason for item in RunStore.open(into).records()] == ["as it was"]
-        odd = [note for note in report.notes if "still to come (0.py)" in note]
+        odd = [note for note in report.notes if "future finish time (such as 0.py)" in note]
         assert len(odd) == (0 if when.startswith("0001") else 1)
 
 
@@ -77,7 +77,7 @@ def test_a_later_fault_of_the_harness_takes_no_verdicts_place(tmp_path: Path) ->
         report = merge([tmp_path / name for name in order], into)
         # What was judged is another file than what could not be: that says nothing about this one.
         assert statuses(into) == {"same.py": Status.wrong_value, "edited.py": Status.harness_error}
-        assert report.notes == (f"{tmp_path / 'two'}: 2 could not be judged (harness_error); --resume tries again",)
+        assert report.notes == (f"{tmp_path / 'two'}: 2 without a verdict (harness_error); --resume tries again",)
 
 
 def test_runs_judged_by_different_rules_are_not_put_together(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_runs_judged_by_different_rules_are_not_put_together(tmp_path: Path) -> 
         with create(tmp_path / name, precision=precision, device="host") as store:
             store.append(record(f"{name}.py"))
     merge([tmp_path / "one", tmp_path / "two"], tmp_path / "like")
-    with pytest.raises(StoreError, match=r"one has precision None, .*three bf16; leaderboard"):
+    with pytest.raises(StoreError, match=r"one has precision None, .*three has bf16; leaderboard"):
         merge([tmp_path / name for name in ("one", "two", "three")], tmp_path / "all")
     assert not is_run(tmp_path / "all")
 
@@ -98,7 +98,7 @@ def test_another_device_is_told_and_its_records_stand_apart(tmp_path: Path) -> N
     assert report.records == 2
     (note,) = report.notes
     assert "one has device cuda" in note
-    assert note.endswith("two host: their records stand apart")
+    assert note.endswith("two has host: their records stay separate")
 
 
 def test_what_lacks_of_a_run_in_parts_is_told(tmp_path: Path) -> None:
@@ -107,14 +107,14 @@ def test_what_lacks_of_a_run_in_parts_is_told(tmp_path: Path) -> None:
             store.append(record(f"{name}.py"))
     report = merge([tmp_path / "p1", tmp_path / "p3"], tmp_path / "two-parts")
     assert report.notes == (
-        f"{tmp_path / 'p3'}: 1 of its 2 solutions have a record; the call that began it does the rest with --resume "
-        "--run-id p3",
-        "2 of 4 parts are not among these runs: --shard 2/4, 4/4",
+        f"{tmp_path / 'p3'}: only 1 of 2 solutions have a record; run the original command with --resume "
+        "--run-id p3 for the rest",
+        "2 of 4 shards are missing: --shard 2/4, 4/4",
     )
     with RunStore.resume(tmp_path / "p3", config={"shard": "3/4"}, asked=[record("p3.py").identity]):
         pass  # the same call again, and the other file is gone
     assert merge([tmp_path / "p3", tmp_path / "whole"], tmp_path / "other").notes == (
-        "3 of 4 parts are not among these runs: --shard 1/4, 2/4, 4/4",
+        "3 of 4 shards are missing: --shard 1/4, 2/4, 4/4",
     )
     assert merge([tmp_path / "whole"], tmp_path / "alone").notes == ()
 
@@ -123,5 +123,5 @@ def test_a_number_of_parts_that_somebody_made_up_takes_no_time(tmp_path: Path) -
     with RunStore.create(tmp_path / "p", config={"shard": f"2/{10**30}"}, environment={}, solutions=1) as store:
         store.append(record("p.py"))
     (note,) = merge([tmp_path / "p"], tmp_path / "all").notes
-    assert note.startswith(f"{10**30 - 1} of {10**30} parts are not among these runs: --shard 1/{10**30}, 3/")
+    assert note.startswith(f"{10**30 - 1} of {10**30} shards are missing: --shard 1/{10**30}, 3/")
     assert note.endswith(", …")

@@ -51,7 +51,7 @@ def test_records_notes_and_how_far_the_file_is_good(tmp_path: Path) -> None:
     path.write_bytes(whole + whole[:20])
     records, notes, good_bytes = read_records(folder)
     assert len(records) == 2
-    assert notes == ["the last line was cut short (20 bytes) and is left out"]
+    assert notes == ["the last line was cut short (20 bytes) and is ignored"]
     assert good_bytes == len(whole)
 
 
@@ -85,7 +85,7 @@ def test_a_run_may_lack_either_of_its_files(tmp_path: Path) -> None:
 )
 def test_a_field_of_the_wrong_kind_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
     folder = run(tmp_path / "r", RECORD | wrong)
-    with pytest.raises(StoreError, match=f"records.jsonl:1: `{next(iter(wrong))}` must be .*; mend that line"):
+    with pytest.raises(StoreError, match=f"records.jsonl:1: `{next(iter(wrong))}` must be .*; fix or remove this line"):
         read_records(folder)
 
 

@@ -87,7 +87,7 @@ def test_a_refused_label_earns_no_speed() -> None:
 
 
 def test_a_policy_that_turns_the_order_around_is_refused() -> None:
-    with pytest.raises(ValueError, match="must not fall"):
+    with pytest.raises(ValueError, match="must not decrease"):
         RewardPolicy(wrong=0.5)
     with pytest.raises(ValueError, match="finite"):
         RewardPolicy(correct=float("nan"))
@@ -105,7 +105,7 @@ def test_a_shape_may_be_given_by_its_name_and_labels_in_any_collection(shape: Sp
 
 def test_a_shape_that_there_is_none_of_is_refused_and_one_text_is_no_collection() -> None:
     for shape in ("cubic", None):
-        with pytest.raises(ValueError, match="shape is one of ratio, log, linear, not"):
+        with pytest.raises(ValueError, match="shape must be one of ratio, log, linear, not"):
             RewardPolicy(shape=shape)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"several texts, not one: \['static_buffer'\]"):
+    with pytest.raises(TypeError, match=r"collection of strings, not one string: use \['static_buffer'\]"):
         RewardPolicy(refused_labels="static_buffer")  # type: ignore[arg-type]

@@ -145,7 +145,7 @@ class TestLikeWithLike:
         assert all(row.rank == 1 for row in rows)
         assert [row.group.processor for row in rows if row.author == "b"] == ["a CPU"]
         assert [row.group.processor for row in rows if row.author == "e"] == ["unknown"]
-        with pytest.raises(ValueError, match="no common score"):
+        with pytest.raises(ValueError, match="can't be scored together"):
             score(entries_of(records))
 
     def test_a_problem_whose_file_changed_is_another_one(self) -> None:

@@ -61,7 +61,7 @@ def test_a_run_that_is_removed_takes_no_more_records(tmp_path: Path) -> None:
     with create(tmp_path / "r") as store:
         store.append(record())
         shutil.rmtree(tmp_path / "r")
-        with pytest.raises(StoreUnavailable, match="was removed while the run went on"):
+        with pytest.raises(StoreUnavailable, match="was removed during the run"):
             store.append(record("b.py"))
 
 
@@ -153,15 +153,15 @@ def test_any_prefix_of_the_file_can_be_resumed(tmp_path_factory: pytest.TempPath
     [
         (b"{not json", ":1: not JSON"),
         (b'{"format": 99}', ":1: record format 99; this harness reads 1 to 1: update the harness"),
-        (b'{"format": 0}', ":1: record format 0; this harness reads 1 to 1; mend that line"),
-        (b"[]", ":1: a record is a JSON object"),
+        (b'{"format": 0}', ":1: record format 0; this harness reads 1 to 1; fix or remove this line"),
+        (b"[]", ":1: a record must be a JSON object"),
         (b'{"format": 1, "surprise": 1}', "unknown keys in a record: surprise"),
         (b'{"format": NaN}', "NaN is not JSON"),
         (b'{"format": 1, "wall_s": 1e999}', ":1: not JSON: 1e999 is out of range"),
         (b'{"format": 1, "wall_s": 1' + b"0" * 400 + b"}", ":1: not JSON: 1000000"),
         (b"[" * 100_000, ":1: not JSON"),
-        (b"\xff\x00\x01", ":1: byte 0 of it is not UTF-8"),
-        (b"{\x00}\x00\xfe", ":1: byte 4 of it is not UTF-8"),
+        (b"\xff\x00\x01", ":1: byte 0 is not UTF-8"),
+        (b"{\x00}\x00\xfe", ":1: byte 4 is not UTF-8"),
         ('{"format": 1}'.encode("utf-16-le"), ":1: not JSON"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_damaged_line_is_an_error_that_names_it_and_is_kept(
     good = path.read_bytes()
     path.write_bytes(good + line + b"\n" if last else line + b"\n" + good)
     for read in (RunStore.open, lambda folder: RunStore.resume(folder, config={})):
-        with pytest.raises(StoreError, match=r"mend that line or take it out|update the harness, or take") as caught:
+        with pytest.raises(StoreError, match=r"fix or remove this line|update the harness, or remove") as caught:
             read(folder)
         assert said.replace(":1:", ":2:" if last else ":1:") in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -200,7 +200,7 @@ def test_a_damaged_run_resumes_in_the_same_process_once_it_is_mended(tmp_path: P
     path = folder / "records.jsonl"
     whole = path.read_bytes()
     path.write_bytes(b"{}\n" + whole)
-    with pytest.raises(StoreError, match="mend that line"):
+    with pytest.raises(StoreError, match="fix or remove this line"):
         RunStore.resume(folder, config={})
     path.write_bytes(whole)
     with RunStore.resume(folder, config={}) as again:
@@ -251,7 +251,7 @@ def test_what_does_not_fit_leaves_what_was_there_and_no_part(tmp_path: Path) -> 
     )
     assert done.stderr == ""
     page, merged = done.stdout.splitlines()
-    assert page == "StoreUnavailable page.html: can't be written: File too large; name another file"
+    assert page == "StoreUnavailable page.html: can't be written: File too large; choose another file"
     assert merged.startswith("StoreUnavailable all: can't be written: File too large; nothing is kept")
     assert (tmp_path / "page.html").read_text() == "before"
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a", "b", "page.html"]
@@ -312,13 +312,15 @@ def test_a_harness_error_is_not_finished(tmp_path: Path) -> None:
 
 def test_a_run_is_not_started_twice_nor_resumed_where_there_is_none(tmp_path: Path) -> None:
     create(tmp_path / "r").close()
-    with pytest.raises(StoreError, match="or continue the run with eval --resume"):
+    with pytest.raises(StoreError, match="or continue it with eval --resume"):
         create(tmp_path / "r")
     with pytest.raises(StoreError, match="no run to resume"):
         RunStore.resume(tmp_path / "other", config={})
-    with pytest.raises(StoreError, match=f"not a run: it is a folder of runs; name one, such as {tmp_path / 'r'}"):
+    with pytest.raises(
+        StoreError, match=f"not a run: it is a folder of runs; pass one of them, such as {tmp_path / 'r'}"
+    ):
         RunStore.open(tmp_path)
-    with pytest.raises(StoreError, match=f"not a run: it is a file; name the folder {tmp_path / 'r'}"):
+    with pytest.raises(StoreError, match=f"not a run: it is a file; pass its folder {tmp_path / 'r'}"):
         RunStore.open(tmp_path / "r" / "records.jsonl")
     with pytest.raises(StoreError, match="no such folder"):
         RunStore.open(tmp_path / "gone")
@@ -326,12 +328,12 @@ def test_a_run_is_not_started_twice_nor_resumed_where_there_is_none(tmp_path: Pa
 
 def test_a_resumption_must_judge_as_the_run_did(tmp_path: Path) -> None:
     create(tmp_path / "r", device="host", workload="small", allow_degenerate=False, jobs=1).close()
-    with pytest.raises(StoreError, match="was run with workload small, not full"):
+    with pytest.raises(StoreError, match="the run has workload small, but this call has full"):
         RunStore.resume(tmp_path / "r", config={"device": "host", "workload": "full", "jobs": 8})
-    with pytest.raises(StoreError, match="was run with allow_degenerate False, not True"):
+    with pytest.raises(StoreError, match="the run has allow_degenerate False, but this call has True"):
         RunStore.resume(tmp_path / "r", config={"device": "host", "allow_degenerate": True})
     create(tmp_path / "part", device="host", shard="1/2").close()
-    with pytest.raises(StoreError, match="was run with shard 1/2, not none"):
+    with pytest.raises(StoreError, match="the run has shard 1/2, but this call has none"):
         RunStore.resume(tmp_path / "part", config={"device": "host", "shard": None})
     RunStore.resume(tmp_path / "part", config={"device": "host", "shard": "1/2"}).close()
     with RunStore.resume(tmp_path / "r", config={"device": "host", "workload": "small", "jobs": 8}) as store:

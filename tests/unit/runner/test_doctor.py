@@ -68,7 +68,7 @@ def test_without_a_gpu_the_host_device_is_left(gpu_machine: Environment) -> None
     diagnosis = look(replace(gpu_machine, gpus=(), absent={"gpus": "NVML: no library"}), sanitizer=None)
     assert diagnosis.device is DeviceKind.HOST
     assert "no GPU" in str(diagnosis.unusable[DeviceKind.CUDA])
-    assert state(diagnosis, "compute-sanitizer") == (CheckState.missing, "needed with a GPU only")
+    assert state(diagnosis, "compute-sanitizer") == (CheckState.missing, "only needed with a GPU")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_without_a_gpu_the_host_device_is_left(gpu_machine: Environment) -> None
         ({"nvcc": "12.4.131"}, "nvcc", CheckState.limited, "torch was built for CUDA 13.0"),
         ({"torch_cuda": None}, "torch", CheckState.limited, "is a CPU build"),
         ({"torch": None, "torch_cuda": None}, "torch", CheckState.missing, "install torch"),
-        ({"gxx": None}, "g++", CheckState.missing, "name one by CXX"),
+        ({"gxx": None}, "g++", CheckState.missing, "set CXX to one"),
         ({"gxx": "8.3.0"}, "g++", CheckState.limited, "GCC 9 or newer"),
         ({"gpus": (replace(H200, mig=True),)}, "GPU 0", CheckState.limited, "slice"),
     ],
@@ -97,7 +97,7 @@ def test_tools_and_walls_that_are_missing(gpu_machine: Environment) -> None:
     assert state(diagnosis, "ninja")[0] is CheckState.missing
     assert state(diagnosis, "compute-sanitizer") == (
         CheckState.missing,
-        "part of the CUDA toolkit: install it whole",
+        "install the complete CUDA toolkit, which contains it",
     )
     found, remedy = state(diagnosis, "sandbox")
     assert found is CheckState.limited

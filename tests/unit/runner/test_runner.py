@@ -236,7 +236,7 @@ def test_a_solution_that_takes_slots_with_it_is_given_up(tmp_path: Path, here: E
     with flowing(executor, tmp_path, here, cache) as (_, submit):
         result = submit("deadly").result(SOON_S)
         assert result.status is Status.harness_error
-        assert "2 devices went out of service" in result.reason
+        assert "2 devices failed" in result.reason
         assert statuses([submit("next")]) == [Status.passed]
 
 

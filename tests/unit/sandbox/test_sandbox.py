@@ -203,7 +203,7 @@ def test_a_folder_closed_to_other_users_is_refused_with_the_remedy(zygote: Zygot
         pytest.skip("only root's children run as another user")
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(ZygoteError, match=r"can't read .*/closed: chmod o\+rX it"):
+    with pytest.raises(ZygoteError, match=r"cannot read .*/closed: run chmod o\+rX on it"):
         zygote.spawn("honest:look", policy(readable=(closed,)), tmp_path / "log")
 
 
@@ -763,8 +763,8 @@ def test_an_older_kernel_gets_the_same_read_only_root(tmp_path: Path) -> None:
             "0::/",
             "does not offer the controllers memory, pids",
         ),
-        ({"cgroup.controllers": "memory pids"}, "0::/", "can't be read"),
-        ({"cgroup.controllers": "memory pids", "cgroup.subtree_control": ""}, "0::/deeper", "can't be read"),
+        ({"cgroup.controllers": "memory pids"}, "0::/", "cannot read"),
+        ({"cgroup.controllers": "memory pids", "cgroup.subtree_control": ""}, "0::/deeper", "cannot read"),
     ],
 )
 def test_a_machine_without_usable_cgroups_says_why(
@@ -785,7 +785,7 @@ def test_a_cgroup_that_hands_its_controllers_on_is_used(tmp_path: Path) -> None:
     own.write_text("0::/\n")
     assert find_base(tmp_path, str(own)) == tmp_path
     assert (tmp_path / "cgroup.subtree_control").read_text().startswith("+pids")
-    with pytest.raises(CgroupUnavailable, match="can't be set up"):
+    with pytest.raises(CgroupUnavailable, match="cannot set up"):
         ChildCgroup(tmp_path, "child", max_memory_bytes=1, max_processes=1)
     assert not (tmp_path / "child").exists()
 

@@ -203,7 +203,7 @@ def test_a_finding_outlives_the_signal_that_came_in_its_kernel(records: dict[str
     assert record.status is Status.memory_error, record
     assert record.reason.startswith(f"wild, line {line('wild', 'BESIDE')}: out of bounds")
     assert "; then the process died of SIGSEGV while calling forward" in record.reason
-    assert record.reason.endswith(f"it stood in kernel wild, line {line('wild', 'WILD')}")
+    assert record.reason.endswith(f"it was in kernel wild, line {line('wild', 'WILD')}")
     assert record.evidence["ended_as"] == "crashed"
     assert record.evidence["stood_in"]["thread"] == [255, 0, 0]
     (report,) = record.evidence["reports"]
@@ -224,7 +224,7 @@ def test_a_kernel_that_never_ends_is_told_with_its_loop(records: dict[str, Recor
     assert record.status is Status.memory_error, record
     assert record.evidence["ended_as"] == "timeout"
     assert "; then no answer within 6 s: an endless loop" in record.reason
-    assert record.reason.endswith(f"it stood in kernel {name}, line {line(name, name.upper())}")
+    assert record.reason.endswith(f"it was in kernel {name}, line {line(name, name.upper())}")
     text = feedback(record, source=SOLUTIONS[name])
     assert f"in kernel {name}, line {line(name, name.upper())} of the solution" in text
 
@@ -232,7 +232,7 @@ def test_a_kernel_that_never_ends_is_told_with_its_loop(records: dict[str, Recor
 def test_a_kernel_that_does_not_let_itself_be_told_is_told_with_its_launch(records: dict[str, Record]) -> None:
     record = records["deaf"]
     assert record.evidence["ended_as"] == "timeout"
-    assert record.reason.endswith(f"it stood in kernel spin, launched on line {line('deaf', 'LAUNCH')}")
+    assert record.reason.endswith(f"it was in kernel spin, launched on line {line('deaf', 'LAUNCH')}")
     assert record.evidence["stood_in"]["launch"] == 2
     text = feedback(record, source=SOLUTIONS["deaf"])
     assert f"in kernel spin, launch 2, on line {line('deaf', 'LAUNCH')} of the solution" in text
@@ -241,7 +241,7 @@ def test_a_kernel_that_does_not_let_itself_be_told_is_told_with_its_launch(recor
 def test_host_code_that_never_ends_is_told_with_its_line(records: dict[str, Record]) -> None:
     record = records["host_loop"]
     assert record.status is Status.timeout, record
-    assert record.reason.endswith(f"it stood outside of kernels, line {line('host_loop', 'HOST')}")
+    assert record.reason.endswith(f"it was outside of kernels, line {line('host_loop', 'HOST')}")
 
 
 @pytest.mark.skipif(
@@ -249,7 +249,7 @@ def test_host_code_that_never_ends_is_told_with_its_line(records: dict[str, Reco
 )
 def test_a_triton_kernel_that_never_ends_is_told(records: dict[str, Record]) -> None:
     assert records["triton"].status is Status.timeout, records["triton"]
-    assert records["triton"].reason.endswith("; it stood in kernel stays")
+    assert records["triton"].reason.endswith("; it was in kernel stays")
 
 
 def test_an_abort_in_host_code_is_told_with_its_line(records: dict[str, Record]) -> None:
@@ -257,20 +257,20 @@ def test_an_abort_in_host_code_is_told_with_its_line(records: dict[str, Record])
     assert record.status is Status.memory_error, record
     assert record.reason.startswith(f"past, line {line('abort', 'PAST')}: ")
     assert "; then the process died of SIGABRT while calling forward; " in record.reason
-    assert record.reason.endswith(f"; it stood outside of kernels, after past, line {line('abort', 'ABORT')}")
+    assert record.reason.endswith(f"; it was outside of kernels, after past, line {line('abort', 'ABORT')}")
 
 
 def test_a_division_by_zero_is_told_with_its_line(records: dict[str, Record]) -> None:
     record = records["divide"]
     assert record.status is Status.crashed, record
-    assert f"SIGFPE while calling forward; it stood in kernel divide, line {line('divide', 'DIVIDE')}" in record.reason
+    assert f"SIGFPE while calling forward; it was in kernel divide, line {line('divide', 'DIVIDE')}" in record.reason
     assert "a GPU goes on" in record.reason
 
 
 def test_a_stack_that_overflowed_is_told(records: dict[str, Record]) -> None:
     record = records["recurse"]
     assert record.status is Status.crashed, record
-    assert "it stood in kernel recurse, line " in record.reason
+    assert "it was in kernel recurse, line " in record.reason
     assert line("recurse", "DEEP") <= record.evidence["stood_in"]["line"] <= line("recurse", "DEEPER")
     assert record.reason.endswith("its stack overflowed")
 
@@ -294,7 +294,7 @@ def test_code_that_ends_its_process_for_what_is_not_emulated_is_not_convicted(re
 def test_the_end_of_a_child_is_not_its_parent_s(records: dict[str, Record]) -> None:
     assert records["child"].status is Status.memory_error, records["child"]
     assert records["child"].reason.endswith(
-        "died of SIGABRT while calling forward; it stood outside of kernels, after past"
+        "died of SIGABRT while calling forward; it was outside of kernels, after past"
     )
 
 

@@ -87,7 +87,7 @@ def test_findings_that_decide_nothing_are_kept_and_make_their_labels() -> None:
 )
 def test_where_a_process_stood_is_told(stood_in: dict[str, Any], told: str) -> None:
     failure = standing(DIED, stood_in)
-    assert failure.reason == f"{DIED.reason}; it stood {told}"
+    assert failure.reason == f"{DIED.reason}; it was {told}"
     assert failure.evidence == {**DIED.evidence, "stood_in": stood_in}
     assert failure.status is Status.crashed
 

@@ -37,7 +37,7 @@ def test_the_gravest_finding_counts_and_the_others_are_counted() -> None:
     failure = failure_of_reports([RACE, {"kind": "leak"}, {"kind": "memory_error", "kernel": "copy", "line": 3}])
     assert failure is not None
     assert failure.status is Status.memory_error
-    assert failure.reason == "copy, line 3: memory error (and 1 more findings)"
+    assert failure.reason == "copy, line 3: memory error (1 more finding)"
 
 
 @pytest.mark.parametrize("reports", [[], [{"kind": "leak"}], [{"kind": None}], [{}], [{"kind": ["data_race"]}]])

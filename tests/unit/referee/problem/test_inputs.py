@@ -181,9 +181,9 @@ def test_what_can_not_be_an_input_is_the_problems_fault(expression: str, said: s
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
-        ("[torch.rand(N + 1)]", r"torch.float32 \(7,\) as inputs\[0\], torch.float32 \(6,\) before"),
+        ("[torch.rand(N + 1)]", r"torch.float32 \(7,\) as inputs\[0\], but torch.float32 \(6,\) before"),
         ("[torch.rand(N).double()]", "torch.float64"),
-        ("[torch.rand(N), torch.rand(N)]", "returned 2 tensors where it returned 1 before"),
+        ("[torch.rand(N), torch.rand(N)]", "returned 2 tensors, but 1 before"),
     ],
 )
 def test_inputs_that_change_their_form_are_the_problems_fault(expression: str, said: str) -> None:
@@ -193,7 +193,7 @@ def test_inputs_that_change_their_form_are_the_problems_fault(expression: str, s
 
 def test_an_unknown_variant_is_refused_before_anything_is_drawn() -> None:
     held = returning("[torch.rand(N)]", before="raise RuntimeError")
-    with pytest.raises(ValueError, match="no input variant"):
+    with pytest.raises(ValueError, match="unknown input variant"):
         draw(held, seed=1, variant="odd", device=CPU)
 
 

@@ -106,5 +106,5 @@ class TestTrustFloor:
     def test_senseless_declarations(self) -> None:
         with pytest.raises(ValueError, match="between 0 and 1"):
             DeclaredLeast(read_share=1.5)
-        with pytest.raises(ValueError, match="not negative"):
+        with pytest.raises(ValueError, match="must not be negative"):
             DeclaredLeast(least_flops=-1)

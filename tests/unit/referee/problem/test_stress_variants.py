@@ -163,5 +163,5 @@ def test_the_seed_repeats_a_variant() -> None:
 
 
 def test_an_unknown_variant_is_refused() -> None:
-    with pytest.raises(ValueError, match="no input variant 'odd'; known are own, zero_mean"):
+    with pytest.raises(ValueError, match="unknown input variant 'odd'; use one of own, zero_mean"):
         transform("odd", [], 0)

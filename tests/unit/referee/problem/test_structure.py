@@ -19,16 +19,16 @@ def test_opaque_equals_nothing() -> None:
 @pytest.mark.parametrize(
     ("expected", "actual", "said"),
     [
-        (torch.zeros(1), None, "output: a tensor was expected, not None"),
-        ((1, 2), [1, 2], "output: a tuple of 2 was expected, not a list of 2"),
-        ((1, 2), (1, 2, 3), "output: a tuple of 2 was expected, not one of 3"),
-        ([0, (1, 2)], [0, (1, 3)], "output[1][1]: the int 2 was expected, not the int 3"),
-        ([1], [True], "output[0]: the int 1 was expected, not the bool True"),
-        ([1], [1.0], "output[0]: the int 1 was expected, not the float 1.0"),
-        ({"a": 1}, {}, "output: the key 'a' is missing"),
-        ({}, {"b": 1}, "output: the key 'b' was not expected"),
-        ({"a": torch.zeros(1)}, {"a": "no"}, "output['a']: a tensor was expected, not the str 'no'"),
-        ((torch.zeros(1),), torch.zeros(1), "output: a tuple of 1 was expected, not a tensor"),
+        (torch.zeros(1), None, "output: expected a tensor, got None"),
+        ((1, 2), [1, 2], "output: expected a tuple of 2, got a list of 2"),
+        ((1, 2), (1, 2, 3), "output: expected a tuple of 2, got one of 3"),
+        ([0, (1, 2)], [0, (1, 3)], "output[1][1]: expected the int 2, got the int 3"),
+        ([1], [True], "output[0]: expected the int 1, got the bool True"),
+        ([1], [1.0], "output[0]: expected the int 1, got the float 1.0"),
+        ({"a": 1}, {}, "output: missing key 'a'"),
+        ({}, {"b": 1}, "output: unexpected key 'b'"),
+        ({"a": torch.zeros(1)}, {"a": "no"}, "output['a']: expected a tensor, got the str 'no'"),
+        ((torch.zeros(1),), torch.zeros(1), "output: expected a tuple of 1, got a tensor"),
     ],
 )
 def test_the_first_difference_is_named(expected: object, actual: object, said: str) -> None:
@@ -47,5 +47,5 @@ def test_constants_may_be_left_to_whoever_knows_the_inputs() -> None:
     assert same_structure(left, right, values=False) is None
     assert left.exact() == (("$[0]", 1), ("$[1]['a']", "yes"), ("$[2]", torch.float32))
     assert same_structure(left, flatten([True, {"a": "no"}, torch.float64, 2.0])[1], values=False) == (
-        "output[0]: the int 1 was expected, not the bool True"
+        "output[0]: expected the int 1, got the bool True"
     )

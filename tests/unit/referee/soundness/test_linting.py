@@ -415,7 +415,7 @@ def test_a_problem_that_memory_does_not_suffice_for(folder: Path, capsys: pytest
     assert main(["problems", "lint", "level1/2", "--problems", str(folder), "--device", "cpu"]) == 1
     shown = capsys.readouterr()
     assert "loads" in shown.out
-    assert "not enough memory to check it: this machine's memory ran out: take a smaller --workload" in shown.out
+    assert "not enough memory to check it: this machine has too little free memory: use a smaller" in shown.out
     assert "fault of the harness" not in shown.err
 
 

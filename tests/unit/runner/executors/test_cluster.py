@@ -58,10 +58,10 @@ def test_builds_find_room_beside_all_judges_whichever_nodes_are_left(nodes: list
 @pytest.mark.parametrize(
     ("nodes", "device", "model", "said"),
     [
-        ([], DeviceKind.HOST, None, "no processor"),
-        ([Node(cpus=0)], DeviceKind.HOST, None, "no processor"),
-        ([Node(cpus=4)], DeviceKind.CUDA, None, "offers no GPU; --device host"),
-        ([GPU_NODE], DeviceKind.CUDA, "A100", r"no GPU of accelerator type A100 \(it has: H200\)"),
+        ([], DeviceKind.HOST, None, "has no CPU for builds"),
+        ([Node(cpus=0)], DeviceKind.HOST, None, "has no CPU for builds"),
+        ([Node(cpus=4)], DeviceKind.CUDA, None, "has no GPU; pass --device host"),
+        ([GPU_NODE], DeviceKind.CUDA, "A100", r"no GPU of accelerator type A100 \(available: H200\)"),
     ],
 )
 def test_what_a_cluster_lacks_is_said(nodes: list[Node], device: DeviceKind, model: str | None, said: str) -> None:

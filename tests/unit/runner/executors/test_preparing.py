@@ -305,5 +305,5 @@ def test_an_interrupt_does_not_wait_for_a_preparation(tree: Path) -> None:
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=300)
     assert started.returncode == 130, said
-    assert "being judged" not in said
+    assert "under evaluation" not in said
     survival.wait_for(lambda: not any(survival.alive(pid) for pid in below), 20.0)
