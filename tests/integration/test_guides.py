@@ -528,7 +528,8 @@ def test_the_guides_tables_of_statuses_and_labels_are_complete() -> None:
     from harness.core.labels import LABELS
     from harness.core.status import Status
 
-    assert [cells[0].strip("`") for cells in rows_of("verdicts.md", "### All statuses")] == [item.value for item in Status]
+    statuses = [cells[0].strip("`") for cells in rows_of("verdicts.md", "### All statuses")]
+    assert statuses == [item.value for item in Status]
     kinds = re.findall(r"`([a-z_…]+)`", " ".join(cells[1] for cells in rows_of("verdicts.md", "## Statuses")))
     single = {item.value for item in Status if not item.value.startswith("wrong_")}
     assert sorted(kinds) == sorted({*single, "wrong_…"})
