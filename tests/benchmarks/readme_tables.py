@@ -50,9 +50,9 @@ AUTOTUNED_COLUMNS = ("over max-autotune", "without graphs")
 LEGEND = (
     "SoL is the least time that this GPU needs for the reference's work, over the solution's: bytes at the rate that a "
     "copy of 1 GiB reached on it, fp32 flops at that of cuBLAS without tensor cores "
-    "(`harness/devices/measured_peaks.py`). Above 100 % is a solution that leaves out work of the reference (a factor that is diagonal or triangular, masked "
-    "scores, experts that were not chosen), one whose products have float32's accuracy from several on tensor cores, "
-    "or one that mostly reads, which can be faster than that copy."
+    "(`harness/devices/measured_peaks.py`). Above 100 % is a solution that leaves out work of the reference (a factor "
+    "that is diagonal or triangular, masked scores, experts that were not chosen), one whose products have float32's "
+    "accuracy from several on tensor cores, or one that mostly reads, which can be faster than that copy."
 )
 COMPARED = (
     "Of max-autotune (`torch.compile`) with CUDA graphs, which copy the inputs, and without, the faster one decides; "
