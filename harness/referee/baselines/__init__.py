@@ -1,4 +1,4 @@
-"""Measure the reference run in other ways: eager with and without TF32, `torch.compile`, max-autotune.
+"""Measure the reference run in other ways: eager, `torch.compile`, max-autotune.
 
 Trusted side. `BaselineEntry` holds one baseline of one problem; `BaselineKeeper` reads or measures the baselines of a
 run. A separate process compiles and measures, so that inductor's workers have ended before a burst of a solution.

@@ -1,4 +1,4 @@
-"""Run the reference as one baseline: torch's TF32 flags set, compiled by inductor in one of its modes.
+"""Run the reference as one baseline: TF32 flags set, compiled in one mode.
 
 Trusted side.
 """
@@ -25,7 +25,9 @@ WARM_CALLS = 3
 
 
 class Turnstile:
-    """Admit one process at a time to the GPU, so that processes compile in parallel without disturbing a timing.
+    """Admit one process at a time to the GPU.
+
+    Processes compile in parallel and do not disturb each other's timing.
 
     The turnstile is a file lock. Entering it again from inside does nothing; without a path it never locks.
     """
@@ -59,11 +61,17 @@ class Turnstile:
 
 
 class NothingCompiledError(Exception):
-    """`torch.compile` compiled no part of a reference and ran it eagerly; torch reports no error then."""
+    """`torch.compile` compiled no part of a reference.
+
+    torch then runs the reference eagerly and reports no error.
+    """
 
 
 class _Inductor:
-    """Backend for `torch.compile(mode=...)`: it compiles without the turnstile and runs kernels behind it."""
+    """Backend for `torch.compile(mode=...)` that runs kernels behind the turnstile.
+
+    It compiles without the turnstile.
+    """
 
     def __init__(self, mode: str, turnstile: Turnstile) -> None:
         from torch._inductor import list_mode_options
@@ -159,7 +167,10 @@ def forget_compiled() -> None:
 
 
 def _guarded(turnstile: Turnstile) -> bool:
-    """Make inductor benchmark its candidates behind the turnstile; False if this torch has no such hook."""
+    """Make inductor benchmark its candidates behind the turnstile.
+
+    False if this torch has no such hook.
+    """
     from torch._inductor import select_algorithm
 
     cache: Any = getattr(select_algorithm, "AlgorithmSelectorCache", None)

@@ -1,4 +1,4 @@
-"""Values of one baseline of one problem: measured times, the key that they are valid for, the rows of a record.
+"""Values of one baseline of one problem: times, key, rows of a record.
 
 A baseline is timed in alternation with eager, and only its ratio to eager counts. A solution's speedup over the
 baseline is its speedup over eager (measured in the run) divided by the baseline's speedup over eager. So a difference
@@ -150,7 +150,7 @@ def with_baselines(
     entries: Mapping[Baseline, BaselineEntry],
     checks: Mapping[Baseline, Mapping[str, Any]] | None = None,
 ) -> tuple[float | None, dict[str, Any]]:
-    """Return the speedup for the record, and `timing` with a row for every requested baseline.
+    """Return the speedup for the record, and `timing` with a row per baseline.
 
     Args:
         timing: Timing of the bursts against eager; `timing["speedup"]` is the estimate over eager.

@@ -1,4 +1,4 @@
-"""Find the baselines of a run in the cache folder, spot-check them against eager now, or measure them anew.
+"""Find a run's baselines in the cache folder, spot-check them, or measure them.
 
 Trusted side. A kept entry holds its ratio to eager and eager's own time. If eager measured now differs by more than
 `DRIFT`, the machine has changed, and the entry is measured again.
@@ -78,7 +78,9 @@ class BaselineKeeper:
     def _measured(
         self, workspace: Workspace, missing: Sequence[Baseline], log_path: Path
     ) -> dict[Baseline, BaselineEntry]:
-        """Measure every baseline in a request of its own, the quick ones first, and keep each at once.
+        """Measure each baseline in its own request, the quick ones first.
+
+        Each result is kept at once.
 
         A baseline that hangs or ends the process costs the others only its share of `LONGEST_S`.
         """

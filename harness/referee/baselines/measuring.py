@@ -1,4 +1,6 @@
-"""Measure baselines of one problem: compile, compare with the truth, time in alternation with eager.
+"""Measure baselines of one problem: compile, compare with the truth, time.
+
+Baselines are timed in alternation with eager.
 
 Trusted side. The bursts are those in which a run times the reference (`ReferenceRunner`): cold L2 cache, distinct
 inputs, outputs copied after the clock has stopped.
@@ -47,7 +49,7 @@ LEAST_ROUNDS, MAX_ROUNDS = 4, 40
 
 
 def sets_for(set_bytes: int | None) -> int:
-    """Number of input sets for a problem with sets of `set_bytes` bytes (None: unknown)."""
+    """Number of input sets if one has `set_bytes` bytes (None: unknown)."""
     return SETS if not set_bytes else max(LEAST_SETS, min(SETS, SETS_BYTES // set_bytes))
 
 
@@ -102,7 +104,10 @@ def _made_ready(subject: CompiledReference, gate: Turnstile) -> tuple[BaselineOu
 
 
 def _wrong(subject: CompiledReference) -> str | None:
-    """What is wrong with the outputs on the problem's own inputs and every variant; None if they are right."""
+    """What is wrong with the outputs; None if they are right.
+
+    Checks the problem's own inputs and every variant.
+    """
     workspace = subject.workspace
     if workspace.traits.draws_random:
         return None  # another stream of random numbers: the outputs can't be compared
@@ -167,7 +172,10 @@ class _Series:
 
 
 def _bursts(workspace: Workspace, subjects: Sequence[CompiledReference], secret: Random, budget_s: float) -> _Series:
-    """Run rounds of one burst of eager and one of each baseline over the same inputs, in alternating order."""
+    """Run rounds of one burst of eager and one of each baseline.
+
+    All bursts of a round use the same inputs; the order alternates.
+    """
     series = _Series(own=[[] for _ in subjects], own_latency=[[] for _ in subjects])
     if not subjects:
         return series
@@ -261,7 +269,7 @@ def _entry(subject: CompiledReference, **values: Any) -> BaselineEntry:
 
 
 def eager_now_s(workspace: Workspace, secret: Random, bursts: int = 3) -> float:
-    """Median time of eager over a few bursts, measured as for a baseline: the spot check of a kept entry."""
+    """Median time of eager over a few bursts: the spot check of a kept entry."""
     runner, count = ReferenceRunner(workspace), min(len(workspace.sets), SETS)
     times: list[float] = []
     for number in range(bursts):

@@ -1,4 +1,6 @@
-"""Measure baselines of many problems: compile in parallel, time one at a time on each GPU.
+"""Measure baselines of many problems in parallel.
+
+Processes compile in parallel and time one at a time on each GPU.
 
 Trusted side; no torch. Several processes share a GPU through its turnstile. A process that draws inputs, runs or times
 has the GPU for itself; the others compile meanwhile. All GPUs take from one list of requests.

@@ -1,4 +1,6 @@
-"""Compile and measure baselines in one process: `python -m harness.referee.baselines.measuring_process FD`.
+"""Compile and measure baselines in one process.
+
+Command: `python -m harness.referee.baselines.measuring_process FD`.
 
 Trusted side: it executes problems, never a submission. It exchanges frames of `protocol.channel` with its owner: first
 its device, then one request after another. It ends when its owner ends, together with inductor's workers.
@@ -135,7 +137,7 @@ def _answer(
 
 
 def _set_bytes(problem: Problem, workload: Workload) -> int | None:
-    """Bytes of one set of inputs and outputs; None if they can't be known without data."""
+    """Bytes of one set of inputs and outputs; None if unknown without data."""
     try:
         made = sketch(problem, workload)
     except ProblemError:
@@ -146,7 +148,9 @@ def _set_bytes(problem: Problem, workload: Workload) -> int | None:
 def _workspace(
     problem: Problem, workload: Workload, device: Device, turnstile: Turnstile, secret: random.Random
 ) -> Workspace:
-    """Prepare the problem as soon as there is memory for its sets and for the truth in float64.
+    """Prepare the problem as soon as there is memory for it.
+
+    It needs room for its sets and for the truth in float64.
 
     Raises `OutOfMemoryError` if memory stays short for `ROOM_TIMEOUT_S`. Otherwise the CPU would compute the truth, for
     minutes, while the other processes wait.

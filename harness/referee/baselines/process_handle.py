@@ -1,4 +1,4 @@
-"""Start, use and end the process that compiles and measures baselines (`baselines.measuring_process`).
+"""Start, use and end the process that compiles and measures baselines.
 
 Trusted side. The process sees one device and keeps inductor's caches below the cache folder. Closing the handle kills
 it and every process that it started.
@@ -162,7 +162,10 @@ class BaselineProcess:
         return [BaselineEntry.from_json(entry) for entry in message["entries"]]
 
     def _receive(self, timeout_s: float, wanted: str) -> dict[str, Any]:
-        """Return the next message. Raises `FrameTimeout`, or `BaselinesLost` if it is not of type `wanted`."""
+        """Return the next message.
+
+        Raises `FrameTimeout`, or `BaselinesLost` if it is not of type `wanted`.
+        """
         try:
             message = self._channel.receive(timeout_s).message
         except FrameTimeout:

@@ -19,13 +19,19 @@ from harness.referee.baselines.entry import FORMAT, BaselineEntry, BaselineKey
 
 
 class BaselineStore:
-    """The entries of one cache folder. Processes may share it, because each file is replaced as a whole."""
+    """The entries of one cache folder.
+
+    Processes may share it, because each file is replaced as a whole.
+    """
 
     def __init__(self, cache_dir: Path) -> None:
         self.folder = cache_dir / "baselines"
 
     def get(self, key: BaselineKey) -> BaselineEntry | None:
-        """The entry kept under `key`; None if there is none, or if its file is broken or of another version."""
+        """The entry kept under `key`, or None.
+
+        A file that is broken or of another version counts as none.
+        """
         try:
             held = json.loads(self._path(key).read_text(encoding="utf-8"))
             if held["format"] != FORMAT:

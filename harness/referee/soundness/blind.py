@@ -1,4 +1,4 @@
-"""Wrong answers computed without the call's inputs, and right answers in the wrong place.
+"""Wrong answers made without the call's inputs, or right ones misplaced.
 
 Trusted side. `other` is always the reference's output on other inputs: an old result, or one prepared by an author who
 knows the problem but not the inputs.
@@ -21,7 +21,10 @@ ONE = Callable[[torch.Tensor, torch.Tensor], "torch.Tensor | None"]
 
 
 def blind(outputs: int) -> list[Wrong]:
-    """The cheap wrong answers for a problem with this many output tensors; all outputs are replaced at once."""
+    """The cheap wrong answers for a problem with this many output tensors.
+
+    All outputs are replaced at once.
+    """
     found = [
         _everywhere("constants", "zeros", lambda own, other: torch.zeros_like(own)),
         _everywhere("constants", "ones", lambda own, other: torch.ones_like(own)),
@@ -35,7 +38,7 @@ def blind(outputs: int) -> list[Wrong]:
 
 
 def blind_thorough(own: Leaves) -> list[Wrong]:
-    """Wrong answers with one output replaced at a time, rows averaged, or an index off by one."""
+    """Wrong answers with one output replaced, rows averaged, or an index off by one."""
     found: list[Wrong] = []
     for i, leaf in enumerate(own):
         where = f"output {i}: " if len(own) > 1 else ""
@@ -68,7 +71,10 @@ def blind_thorough(own: Leaves) -> list[Wrong]:
 
 
 def tile_of(size: int) -> int:
-    """Entries of the last tile along a dimension: an eighth of a short one, so that most of it stays right."""
+    """Entries of the last tile along a dimension.
+
+    For a short dimension it is an eighth, so that most of it stays right.
+    """
     return max(1, min(MAX_TILE, size // 8))
 
 

@@ -1,4 +1,4 @@
-"""Wrong answers that are nearly right: an unused input or parameter, an unread tile, too low precision.
+"""Wrong answers that are nearly right: an input, a tile or precision is missing.
 
 Trusted side. Each runs the reference itself with one change.
 """
@@ -106,7 +106,7 @@ def _with_other_parameter(
 
 
 def unread_tiles(sample: ReferenceCall, oracle: Reference, device: Device) -> list[Wrong]:
-    """One wrong answer per dimension of every floating-point input: its last tile counts as zero."""
+    """One wrong answer per input dimension: the last tile counts as zero."""
     found = []
     for i, (path, leaf) in enumerate(zip(sample.tree.paths("input"), sample.inputs, strict=True)):
         for dim, size in enumerate(leaf.shape):
@@ -136,7 +136,10 @@ def _without_tile(
 
 
 def coarser(sample: ReferenceCall, required: PrecisionClass, oracle: Reference, device: Device) -> list[Wrong]:
-    """The reference in every dtype that its class must reject, and with products in TF32 if it has products."""
+    """The reference in every dtype that its class must reject.
+
+    For fp32 also with operands rounded to TF32, if it has matrix products.
+    """
     floats = [leaf for leaf in (*sample.inputs, *sample.own) if leaf.is_floating_point()]
     if not floats:
         return []

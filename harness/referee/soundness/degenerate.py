@@ -1,4 +1,4 @@
-"""Run the cheap part of lint in the referee: does this problem reject answers that were not computed?
+"""Run the cheap part of lint in the referee.
 
 Trusted side. Runs once per problem and workload in the referee's own workspace, before a contestant starts. A sound
 problem rejects nearly all such answers on the first call, so the check costs one or two more truths.
@@ -70,7 +70,9 @@ class Soundness:
 
 
 def _apart_from_itself(workspace: Workspace) -> float:
-    """The largest scaled error between two answers of the reference to one call, over finite floating-point outputs.
+    """The largest scaled error between two answers of the reference to one call.
+
+    Only finite floating-point outputs count.
 
     Draws into the first set of `workspace`. Returns 0 if the device has too little memory for the check.
     """
@@ -92,7 +94,7 @@ def _apart_from_itself(workspace: Workspace) -> float:
 
 
 def taken_for_right(workspace: Workspace, required: PrecisionClass) -> tuple[str, ...]:
-    """The names of the wrong answers that the problem accepts; empty if it rejects all of them.
+    """The names of the wrong answers that the problem accepts.
 
     Draws into the first two sets of `workspace`. Returns none if the device has too little memory for the check.
     """

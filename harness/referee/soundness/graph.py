@@ -1,4 +1,6 @@
-"""Wrong answers from the reference with one operation left out or replaced, if torch.fx can trace it.
+"""Wrong answers from the reference with one operation left out or replaced.
+
+This needs a model that torch.fx can trace.
 
 Trusted side.
 """
@@ -110,7 +112,10 @@ _SWAPPED: Mapping[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutants:
-    """The mutants, the number of operations, the number of mutants left out, and why there may be none."""
+    """The mutants of one problem.
+
+    Also: the number of operations, of mutants left out, and why there may be none.
+    """
 
     wrongs: tuple[Wrong, ...]
     operations: int
@@ -120,7 +125,10 @@ class Mutants:
 
 
 def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants:
-    """Drop every operation that has an argument of its result's shape, and replace every operation in `_SWAPPED`."""
+    """Drop or replace every operation of the reference, one at a time.
+
+    An operation is dropped if an argument has its result's shape, and replaced if it is in `_SWAPPED`.
+    """
     try:
         traced = torch.fx.symbolic_trace(oracle.model)
         shapes = _shapes(traced, sample, oracle, device)

@@ -1,4 +1,6 @@
-"""Keep lint reports in a file, one JSON line per problem, so that an interrupted lint can resume.
+"""Keep lint reports in a file, one JSON line per problem.
+
+An interrupted lint resumes from it.
 
 Files of several machines or GPUs are joined by concatenation. Of two lines on the same problem (by digest), workload
 and device, the later one counts.

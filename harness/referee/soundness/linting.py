@@ -1,4 +1,4 @@
-"""Check one problem against every rule: is it worth solving, and does it reject wrong answers?
+"""Check one problem against every rule of lint.
 
 Trusted side. Executes the problem, never a solution. "Rejected" means: by the rule and on the calls that solutions are
 judged with.
@@ -77,7 +77,10 @@ _RULES_OF_TRIALS = (
 
 
 def lint_problem(problem: Problem, workload: Workload, device: Device) -> ProblemReport:
-    """Check every rule. A shortage of memory raises; every fault of the problem becomes a finding."""
+    """Check every rule.
+
+    A shortage of memory raises; every fault of the problem becomes a finding.
+    """
     begin = time.perf_counter()
     checks: list[RuleCheck] = []
     notes: list[str] = []

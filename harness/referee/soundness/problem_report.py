@@ -54,7 +54,10 @@ class RuleCheck:
 
     @classmethod
     def from_json(cls, held: Mapping[str, Any]) -> RuleCheck:
-        """The inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        """The inverse of `to_json`.
+
+        Raises `KeyError`, `TypeError` or `ValueError` for anything else.
+        """
         details = tuple(str(line) for line in held["details"])
         return cls(
             rule=str(held["rule"]), verdict=RuleVerdict(held["verdict"]), tried=int(held["tried"]), details=details
@@ -101,7 +104,10 @@ class ProblemReport:
 
     @classmethod
     def from_json(cls, held: Mapping[str, Any]) -> ProblemReport:
-        """The inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        """The inverse of `to_json`.
+
+        Raises `KeyError`, `TypeError` or `ValueError` for anything else.
+        """
         return cls(
             problem=str(held["problem"]),
             workload=str(held["workload"]),

@@ -40,7 +40,9 @@ Leaves = tuple[torch.Tensor, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCall:
-    """One call: its inputs (in slot order of `tree`), the reference's float32 output, and the truth.
+    """One call: its inputs, the reference's float32 output, and the truth.
+
+    Inputs are in slot order of `tree`.
 
     `errors` are those of the float32 reference, `limits` those that an answer must keep.
     """
@@ -74,7 +76,10 @@ class ReferenceCall:
         return not all(c.within(limit) for c, limit in zip(found, limits, strict=True))
 
     def _loosest(self) -> Sequence[ErrorLimits]:
-        """The limits including the effect of rounding these inputs, which is computed for the first answer."""
+        """The limits including the effect of rounding these inputs.
+
+        That effect is computed for the first answer.
+        """
         if not self._loosened:
             self._loosened.extend(self.limits)
             for worst in sensitivities(self.truth, self.nearby(), self.required):
@@ -100,7 +105,10 @@ def make_sample(
     oracle: Reference,
     required: PrecisionClass,
 ) -> ReferenceCall:
-    """Compute the truth and the reference's output on these inputs. Raises any exception of the reference."""
+    """Compute the truth and the reference's output on these inputs.
+
+    Raises any exception of the reference.
+    """
     truth = oracle.truth(inputs, tree, seed)
     own: Answer = oracle.answer(inputs, tree, seed)
     exact = tuple(leaf.contiguous() for leaf in truth.answer.leaves)
@@ -128,7 +136,10 @@ def variants_of(problem: Problem) -> list[tuple[str, int]]:
 
 @dataclass(slots=True)
 class SampleDrawer:
-    """Draws new inputs of a problem with every call; the same `seed` gives the same sequence."""
+    """Draws new inputs of a problem with every call.
+
+    The same `seed` gives the same sequence.
+    """
 
     reference: ReferenceModule
     device: Device
@@ -145,7 +156,7 @@ class SampleDrawer:
     def samples(
         self, oracle: Reference, problem: Problem, required: PrecisionClass, first: ReferenceCall
     ) -> Iterator[ReferenceCall]:
-        """Yield one sample at a time, every variant in turn, with `first` as the first one.
+        """Yield one sample at a time, every variant in turn; `first` comes first.
 
         Keeps no reference to a sample, because few samples of the full size fit in memory together.
         """

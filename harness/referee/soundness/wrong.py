@@ -1,4 +1,6 @@
-"""Wrong answers and their trial: if no call rejects one, the problem can't tell it from a right answer.
+"""Wrong answers and their trial.
+
+If no call rejects a wrong answer, the problem can't tell it from a right one.
 
 Trusted side.
 """
@@ -23,7 +25,7 @@ None if it has no answer for that call.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong:
-    """One wrong answer. `rule` is the lint rule that it belongs to, `name` describes it.
+    """One wrong answer; `rule` is its lint rule, `name` describes it.
 
     With `may_agree`, an answer with the reference's exact bits in every call is no mistake but another way to write the
     reference (a transposed symmetric result, a tile that no output reads).
@@ -97,7 +99,10 @@ class Trial:
 def run_trials(
     wrongs: Sequence[Wrong], samples: Iterable[ReferenceCall], other: Callable[[ReferenceCall], Leaves]
 ) -> tuple[Trial, ...]:
-    """Show every call to every wrong answer that is not rejected yet; stop as soon as all are rejected."""
+    """Show every call to every wrong answer that is not rejected yet.
+
+    Stops as soon as all are rejected.
+    """
     trials = tuple(Trial(wrong=wrong) for wrong in wrongs)
     for sample in samples:
         pending = [trial for trial in trials if trial.fate is None]
