@@ -68,9 +68,13 @@ class Definition:
 
 
 def module_definition(source: str) -> Definition | None:
-    """Return the module definition of a source.
+    """Find the module definition of a source.
 
-    None if there is none, if there are several, or if it does more than name functions.
+    Args:
+        source: Text of a C++ or CUDA source.
+
+    Returns:
+        The definition. None if there is none, if there are several, or if it does more than name functions.
     """
     if "PYBIND11_MODULE" not in source:
         return None
@@ -107,10 +111,14 @@ def module_definition(source: str) -> Definition | None:
 
 
 def pointer_type(source: str, name: str) -> str | None:
-    """Return, as text, the type of a pointer to the only function of that name.
+    """Find the type of a pointer to a function that a source declares.
 
-    The function must be declared at namespace scope. None if there is none, if there are several, or if its form is not
-    supported here.
+    Args:
+        source: Text of a C++ source.
+        name: The function's name at namespace scope.
+
+    Returns:
+        The type as text. None if there is no such function, if there are several, or if its form is not supported.
     """
     data = _EMPTY_DEFAULT.sub(b"= 0", source.encode())  # the grammar rejects `= {}` there
     tree = Tree(Parser(Language(tree_sitter_cuda.language())).parse(data).root_node, data, 0, False)

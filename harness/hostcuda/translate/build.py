@@ -108,6 +108,9 @@ def prepare(
             sources
             bind by themselves.
         own_headers: Texts of the headers that the sources include from the extension's own folders.
+
+    Returns:
+        Command lines, to be run in the builder's sandbox.
     """
     wanted = functions if functions is not None else getattr(spec, "functions", None)
     if not wanted:

@@ -189,7 +189,16 @@ _REFUSED = re.compile(
 
 
 def among_includes(file: str, text: str, available: Path) -> Iterator[MissingConstruct]:
-    """Yield CUDA and torch headers that `text` includes but `available` does not have."""
+    """Find headers of CUDA and torch that a source includes but the host device lacks.
+
+    Args:
+        file: Name of the source, `cuda.cu` or `main.cpp`.
+        text: Its text.
+        available: The host device's include folder.
+
+    Yields:
+        A construct per missing header.
+    """
     for match in _INCLUDE.finditer(text):
         family = _family(match[1], _HEADER_FAMILIES)
         if family is not None and not (available / match[1]).exists():
@@ -259,9 +268,14 @@ _SYMBOL = re.compile(r"(cublas|cudnn|cusparse|cusolver|cufft|curand|nccl|nvrtc|c
 
 
 def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> Iterator[MissingConstruct]:
-    """Yield undefined symbols that only CUDA's libraries or torch's CUDA build define.
+    """Find undefined symbols that only CUDA's libraries or torch's CUDA build define.
 
-    `texts` are the sources by file name; the line is searched in them.
+    Args:
+        symbols: Undefined symbols of the linked module.
+        texts: The sources by file name, to find the line in.
+
+    Yields:
+        A construct per symbol.
     """
     sources = list(texts)
     for symbol in symbols:

@@ -190,6 +190,9 @@ def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
     Args:
         cache_dir: The cache folder; None takes the default one.
 
+    Returns:
+        The finished preparation.
+
     Raises:
         BuildError: The machine can't prepare the host device.
     """
@@ -213,9 +216,18 @@ def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
 def precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
     """Precompile the headers of this kind for one mode, unless they exist.
 
-    Safe for concurrent callers. Raises BuildError, and `CommandPoolClosed` if the pool was closed. Few sources have
-    their own switches, and fewer need all of torch. These headers take 0.25 and 1 GB per mode, and 11 and 48 s of one
-    processor (torch 2.13, g++ 12.2), so they are made on demand.
+    Safe for concurrent callers. Made on demand, because few sources have their own switches and fewer need all of
+    torch. See guides/design/host_device.md.
+
+    Args:
+        crew: The pool that runs the compiler.
+        prepared: The preparation that the headers belong to.
+        kind: The set of headers.
+        checked: The mode.
+
+    Raises:
+        BuildError: The compiler failed.
+        CommandPoolClosed: The pool was closed.
     """
     if _is_there(prepared, kind, checked=checked):
         return

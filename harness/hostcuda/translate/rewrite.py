@@ -101,7 +101,11 @@ class RewrittenSource:
 def rewrite(source: str) -> RewrittenSource:
     """Rewrite CUDA C++ as C++ for the headers in `harness/hostcuda/include`.
 
-    Text that can't be parsed stays; the compiler then reports the error.
+    Args:
+        source: Text of a CUDA source. Text that can't be parsed stays; the compiler then reports the error.
+
+    Returns:
+        The rewritten text with the same line numbers, and what it contains.
     """
     translated = ptx.rewrite(source)
     data = written_out(translated.text.encode())

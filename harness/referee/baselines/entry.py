@@ -105,6 +105,7 @@ class BaselineEntry:
         return None if self.eager is None else float(self.eager["median_s"])
 
     def to_json(self) -> dict[str, Any]:
+        """The entry as JSON; `from_json` is the inverse."""
         held = {item.name: getattr(self, item.name) for item in fields(self)}
         return {
             **held,

@@ -57,9 +57,17 @@ class BaselineKeeper:
         return bool(self.wanted) and self._held_for != _identity(workspace)
 
     def ready(self, workspace: Workspace, secret: Random, log_path: Path) -> float:
-        """Fill `entries` and `checks` for this problem, and return the seconds spent.
+        """Fill `entries` and `checks` for this problem.
 
-        The GPU must be idle; it is in use until this returns. A failure of a baseline is recorded in its entry.
+        The GPU must be idle; it is in use until this returns.
+
+        Args:
+            workspace: The problem's workspace.
+            secret: Source of the seeds.
+            log_path: Log of the measuring process.
+
+        Returns:
+            Seconds spent. A failure of a baseline is recorded in its entry.
         """
         begin = time.perf_counter()
         keys = {b: key_for(b, workspace.problem, workspace.workload, self._device) for b in self.wanted}

@@ -135,10 +135,19 @@ class BaselineProcess:
             self._channel.send(start)
 
     def measure(self, request: BaselineRequest, *, within_s: float = math.inf) -> list[BaselineEntry]:
-        """Return the requested entries in their order.
+        """Measure the requested baselines.
 
-        Waits at most `START_TIMEOUT_S` until the process is ready, then at most the request's own limit, and at most
-        `within_s` for both together. Raises `BaselinesLost`.
+        Waits at most `START_TIMEOUT_S` until the process is ready, then at most the request's own limit.
+
+        Args:
+            request: The problem and its baselines.
+            within_s: Limit in seconds for both waits together.
+
+        Returns:
+            The entries, in the order of the request.
+
+        Raises:
+            BaselinesLost: The process died, hung or failed.
         """
         deadline = time.monotonic() + within_s
         if not self._ready:

@@ -94,9 +94,14 @@ def _apart_from_itself(workspace: Workspace) -> float:
 
 
 def taken_for_right(workspace: Workspace, required: PrecisionClass) -> tuple[str, ...]:
-    """The names of the wrong answers that the problem accepts.
+    """Return the names of the wrong answers that the problem accepts.
 
-    Draws into the first two sets of `workspace`. Returns none if the device has too little memory for the check.
+    Args:
+        workspace: The problem's workspace; its first two sets are overwritten.
+        required: The precision class that answers must reach.
+
+    Returns:
+        Names of wrong answers; empty if all are rejected, or if the device has too little memory for the check.
     """
     try:
         trials = run_trials(

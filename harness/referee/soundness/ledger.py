@@ -27,14 +27,22 @@ class LedgerError(ValueError):
 
 
 def key_of(report: ProblemReport) -> Key:
+    """Return the key by which the ledger identifies a report."""
     return report.digest, report.workload, report.device
 
 
 def read_ledger(path: Path) -> Mapping[Key, ProblemReport]:
-    """Read all reports of a file; none if the file does not exist.
+    """Read all reports of a file.
 
-    A last line cut off by the end of its writer is skipped. Any other line that is not a report raises `LedgerError`
-    with its number. `OSError` is passed on.
+    Args:
+        path: The file. A last line cut off by the end of its writer is skipped.
+
+    Returns:
+        Reports by key; empty if the file does not exist.
+
+    Raises:
+        LedgerError: A line is not a report; the message has its number.
+        OSError: The file can't be read.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -64,7 +72,15 @@ def read_ledger(path: Path) -> Mapping[Key, ProblemReport]:
 
 
 def append_to_ledger(path: Path, report: ProblemReport) -> None:
-    """Append one line and flush it to disk. `OSError` is passed on."""
+    """Append one report as a line, and flush it to disk.
+
+    Args:
+        path: The file; missing folders are created.
+        report: The report.
+
+    Raises:
+        OSError: The file can't be written.
+    """
     line = json.dumps({"format": FORMAT, **report.to_json()}, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:

@@ -77,9 +77,18 @@ _RULES_OF_TRIALS = (
 
 
 def lint_problem(problem: Problem, workload: Workload, device: Device) -> ProblemReport:
-    """Check every rule.
+    """Check every rule of lint on one problem.
 
-    A shortage of memory raises; every fault of the problem becomes a finding.
+    Args:
+        problem: The problem; it is executed in this process.
+        workload: The sizes, and the precision class if the workload has its own.
+        device: The device that the reference runs on.
+
+    Returns:
+        The report; every fault of the problem is a finding in it.
+
+    Raises:
+        torch.OutOfMemoryError: The machine has too little memory.
     """
     begin = time.perf_counter()
     checks: list[RuleCheck] = []
@@ -107,9 +116,14 @@ def lint_problem(problem: Problem, workload: Workload, device: Device) -> Proble
 
 
 def too_large_for_host(problem: Problem, workload: Workload) -> int | None:
-    """Bytes of the inputs if they are too large to lint on the CPU; else None.
+    """Return the bytes of the inputs if they are too large to lint on the CPU.
 
-    None also if the problem does not tell its shapes without drawing inputs.
+    Args:
+        problem: The problem.
+        workload: The sizes.
+
+    Returns:
+        Bytes, if more than `MAX_HOST_BYTES`. None otherwise, or if the sizes are unknown without drawing inputs.
     """
     try:
         with torch.device("meta"):

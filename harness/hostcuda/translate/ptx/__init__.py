@@ -73,10 +73,16 @@ def rewrite(source: str) -> RewrittenPtx:
 
 
 def translate(statement: str) -> str:
-    """Return the C++ of one `asm` statement on one line.
+    """Translate one `asm` statement to C++.
 
-    The statement reaches from the keyword to its closing parenthesis, without the semicolon. Raises NotEmulatedError
-    with the construct that has no translation.
+    Args:
+        statement: The text from the keyword to the closing parenthesis, without the semicolon.
+
+    Returns:
+        C++ on one line.
+
+    Raises:
+        NotEmulatedError: A construct has no translation; the message is the construct.
     """
     body = statement[statement.index("(") + 1 : statement.rindex(")")]
     sections = _split(body, ":")
