@@ -140,7 +140,7 @@ FLAWS = {
     "an operation without effect": (
         source("return torch.relu(torch.softmax(x, dim=1))"),
         "dropped_operation",
-        "relu left out: changes nothing",
+        "relu left out: equals the reference's output",
     ),
     "chance in forward": (source("return x + torch.rand_like(x)"), "deterministic", "random"),
     "inputs that no seed decides": (
@@ -260,7 +260,7 @@ def test_a_graph_that_does_not_trace_is_said_so() -> None:
     (check,) = [item for item in report.checks if item.rule == "dropped_operation"]
     assert check.verdict is RuleVerdict.NOT_CHECKED
     assert "torch.fx" in check.details[0]
-    assert any("torch.fx does not trace it" in note for note in report.notes)
+    assert any("torch.fx does not trace the model" in note for note in report.notes)
 
 
 def test_every_operation_of_a_chain_is_left_out_in_turn() -> None:
@@ -279,7 +279,7 @@ def test_a_long_loop_is_tried_step_by_step_up_to_a_number_that_is_told(monkeypat
     assert not any("not tried" in note for note in report.notes)
     monkeypatch.setattr(graph, "MAX_MUTANTS", 120)
     many = lint(source(loop.format(40)), variants=("zero_mean",))
-    assert "80 operations beyond the first 120 changed were not tried" in many.notes
+    assert "80 changed graphs beyond the first 120 were not tried" in many.notes
 
 
 def test_state_is_left_as_it_was() -> None:
@@ -311,7 +311,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["problems", "lint", str(folder), "--device", "cpu"]) == 1
     shown = capsys.readouterr()
     assert "✗ level1/2" in shown.out
-    assert "zeros: changes nothing" in shown.out
+    assert "zeros: equals the reference's output" in shown.out
     assert "declare a small one" in shown.out
     assert "2 of 3 checked" in shown.err
 
