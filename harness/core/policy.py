@@ -58,12 +58,10 @@ def parse_policy(value: object) -> Policy:
     if value is None:
         return Policy()
     if not isinstance(value, Mapping):
-        raise ValueError(f"a mapping with keys of {', '.join(KEYS)}")
+        raise ValueError(f"a mapping of {', '.join(KEYS)}")
     for key in value:
         if key not in KEYS:
-            raise ValueError(
-                f"a mapping with keys of {', '.join(KEYS)}; the key {key!r} is unknown{_nearest(key, KEYS)}"
-            )
+            raise ValueError(f"a mapping of {', '.join(KEYS)} (unknown key {key!r}{_nearest(key, KEYS)})")
     required = value.get("require_custom_kernel", False)
     if not isinstance(required, bool):
         raise ValueError("a mapping whose require_custom_kernel is true or false")

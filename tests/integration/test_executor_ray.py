@@ -55,7 +55,7 @@ def test_what_only_a_cluster_has_implies_it() -> None:
     ):
         held = resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], **options})
         assert held.executor == executor
-    with pytest.raises(ConfigError, match="for the executor ray"):
+    with pytest.raises(ConfigError, match="need the executor ray"):
         resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], "executor": "local", "ray_address": "auto"})
 
 

@@ -130,7 +130,7 @@ def blocked_in_planning(place: Place) -> None:
     ("arguments", "code", "message", "starts"),
     [
         (("gone",), 2, "gone: there is no such file or folder", False),
-        ((), 2, "no solutions named: give files or folders", False),
+        ((), 2, "no solutions named: pass files or folders", False),
         (("solutions", "--problems", "gone"), 2, "no folder of problems at gone: name one by --problems", False),
         (("solutions", "--seeds", "none"), 2, "seeds", False),
         (("empty",), 2, "empty: no solution in it; solutions are files like", True),
