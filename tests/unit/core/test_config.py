@@ -127,7 +127,7 @@ def test_a_policy_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:
         settle(policy=file)
     assert str(caught.value).startswith(f"{file}: the policy must be a mapping whose min_own_share")
     for nothing in ("", "# min_own_share: 0.5\n", "{}"):
-        with pytest.raises(ConfigError, match="holds no rule; a policy is made of require_custom_kernel"):
+        with pytest.raises(ConfigError, match="the policy file has no rule; add one of require_custom_kernel"):
             settle(policy=write(tmp_path, nothing, "policy.yaml"))
     assert "PosixPath" not in str(caught.value)
 
@@ -164,7 +164,7 @@ def test_precision_is_a_class_or_the_problems_own() -> None:
         ("memory_limit_bytes: 8 gigs", "such as 8589934592 or 8GiB"),
         ("run_id: ../up", "`run_id` must be a folder name"),
         ("problems: 3", "`problems` must be a path"),
-        ("- a\n- b", "must hold `key: value` lines, not list"),
+        ("- a\n- b", "must have `key: value` lines, not a list"),
         ("a: [", "not valid YAML"),
         ("seeds: 1\nseeds: 2", "`seeds` stands twice"),
         ("? [a]\n: 4", "a key must be a word"),
