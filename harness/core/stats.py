@@ -146,7 +146,7 @@ class SpeedupEstimate:
 
     @property
     def half_width(self) -> float | None:
-        """Larger distance of an end of the interval from the estimate, as a difference of logs: 0.005 is about 0.5 %."""
+        """Larger distance of an interval's end from the estimate, as a difference of logs: 0.005 is about 0.5 %."""
         if self.low is None or self.high is None:
             return None
         return max(math.log(self.high / self.speedup), math.log(self.speedup / self.low))

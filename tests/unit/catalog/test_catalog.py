@@ -179,7 +179,7 @@ class TestProblems:
             ("  18: {}\n", "there is no file for problem 18"),
             ("  a: {}\n", "by their numbers, as 16: without quotes, not 'a'"),
             ("  '16': {}\n", "without quotes, not '16'"),
-            ("  16: {}\n  16: {}\n", "stands twice"),
+            ("  16: {}\n  16: {}\n", "duplicate key"),
             ("  16: {\n", "not valid YAML"),
             ("  16: !!python/object/apply:os.getcwd []\n", "not valid YAML"),
         ],

@@ -307,7 +307,7 @@ def test_a_made_up_tree_can_not_write_elsewhere(repo: Repo, tmp_path: Path) -> N
     ]
     assert held.write([*entries, entry], tmp_path / "into") == [*names, "l"]
     assert [path.name for path in (tmp_path / "into").rglob("*") if path.is_file()] == ["gates.yaml"]
-    with pytest.raises(RevisionError, match="is no commit"):
+    with pytest.raises(RevisionError, match="is not a commit"):
         held.commit("--help")
 
 

@@ -166,7 +166,7 @@ def test_precision_is_a_class_or_the_problems_own() -> None:
         ("problems: 3", "`problems` must be a path"),
         ("- a\n- b", "must have `key: value` lines, not a list"),
         ("a: [", "not valid YAML"),
-        ("seeds: 1\nseeds: 2", "`seeds` stands twice"),
+        ("seeds: 1\nseeds: 2", "duplicate key `seeds`"),
         ("? [a]\n: 4", "a key must be a word"),
         ("{[1]: 2}", "a key must be a word"),
         ("seeds: 2026-99-99", "not valid YAML"),
