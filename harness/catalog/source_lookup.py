@@ -1,7 +1,6 @@
-"""Finds the source that a record was made of again: by its digest, so that an edited file is never taken for it.
+"""Find the source of a record's solution by its digest, so that an edited file is never used instead.
 
-Edges layer; trusted side. Reads regular files below the folders it is given; nothing is executed, and no name that a
-submission chose leads anywhere.
+Trusted side. Reads regular files below given folders and follows no name that a submission chose.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ MAX_FILES = 100_000
 
 
 class SourceFinder:
-    """Sources by digest, of the Python files below `roots` (files or folders; missing ones are passed over).
+    """Index of the Python files in `roots` (files or folders) by digest; missing ones are ignored.
 
-    The files are read when the first source is asked for, each once.
+    The first lookup reads all files, each once.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
@@ -28,7 +27,7 @@ class SourceFinder:
         self._found: dict[str, Path] | None = None
 
     def source_of(self, record: Record) -> str | None:
-        """The text of the file that was judged, or None where no file has its digest."""
+        """Return the source that the record's digest belongs to, or None if no file has it."""
         if not record.solution_digest:
             return None
         if self._found is None:

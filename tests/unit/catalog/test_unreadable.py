@@ -100,7 +100,7 @@ def test_each_gets_its_record_and_the_others_are_judged(place: Path, call: Call)
         "19_right": Status.passed,
     }, done.err
     assert found["16_right"].reason.startswith(WHY)
-    assert found["16_right"].reason.endswith(": mend the file")
+    assert found["16_right"].reason.endswith(": fix the file")
     assert "level1/workloads.yaml, problem 18: precision 'fp31'" in found["18_right"].reason
     assert found["19_latin"].reason == "line 2: byte 18 (0xe9) is not UTF-8: save the file as UTF-8"
     assert done.code == 3

@@ -232,7 +232,7 @@ def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
         (["eval", "solutions", "--device", "tpu"], "command line: `device` must be one of auto, cuda, host"),
         (["eval", "solutions", "--sandbox", "of"], "nearest: off"),
         (["eval", "solutions", "--config", "gone.yaml"], "gone.yaml: no such configuration file"),
-        (["eval", "solutions", "--problems", "gone"], "no folder of problems at gone"),
+        (["eval", "solutions", "--problems", "gone"], "no problems found: the folder gone does not exist"),
         (["eval", "solutions", "--jobs", "0"], "`jobs` must be a whole number"),
         (["eval", "solutions", "--jobs", "many"], "--jobs"),
         (["show", "gone"], "gone: no such folder"),
