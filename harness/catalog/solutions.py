@@ -243,7 +243,7 @@ def bounded_source(path: Path) -> tuple[str, Failure | None]:
         if not stat.S_ISREG(held.st_mode):
             raise ValueError("it is not a regular file")
         if held.st_size > MAX_SOURCE_BYTES:
-            raise ValueError(f"it has {held.st_size} bytes, more than the limit of {MAX_SOURCE_BYTES}")
+            raise ValueError(f"it has {held.st_size} bytes, more than {MAX_SOURCE_BYTES}")
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"can't be read: {error.strerror}") from error
@@ -288,7 +288,7 @@ def _read_author(path: Path, name: str) -> Author:
     if not path.is_file():
         raise ValueError("it is not a regular file")
     if path.stat().st_size > MAX_AUTHOR_BYTES:
-        raise ValueError(f"it has more than the limit of {MAX_AUTHOR_BYTES} bytes")
+        raise ValueError(f"it has more than {MAX_AUTHOR_BYTES} bytes")
     held = read_yaml(path)
     if not isinstance(held, dict) or any(
         key not in AUTHOR_TEXTS or not isinstance(text, str | None) for key, text in held.items()
@@ -303,7 +303,7 @@ def _within(path: Path, given: Path) -> bool:
 
 def _bad_author(name: str) -> str:
     return (
-        f"{name!r:.120} is not usable as an author's name: use letters, digits and . _ @ + = - only, at most 100; "
+        f"{name!r:.120} can't be an author's name: use letters, digits and . _ @ + = - only, at most 100; "
         "rename the folder, or name another by --author"
     )
 

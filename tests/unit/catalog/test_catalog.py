@@ -147,16 +147,16 @@ class TestProblems:
             ("  16: {workloads: {small: {N: true}}}\n", "must have type int"),
             ("  16: {workloads: {small: {N: }}}\n", "not None"),
             ("  16: {workloads: {Small: {N: 1}}}\n", "not a workload's name"),
-            ("  16: {workloads: {small: 7}}\n", "workload small is a mapping"),
+            ("  16: {workloads: {small: 7}}\n", "workload small must map"),
             ("  16: {workloads: 7}\n", "workloads must map names"),
-            ("  16: {precision: fp31}\n", "precision 'fp31'; it is one of fp32, tf32"),
+            ("  16: {precision: fp31}\n", "precision must be one of fp32, tf32"),
             ("  16: {precisions: {half: bf16}}\n", "precisions must map workloads (full) to classes"),
             ("  16: {precisions: bf16}\n", "precisions must map workloads"),
-            ("  16: {precisions: {full: half}}\n", "precisions, full: 'half'; it is one of fp32"),
+            ("  16: {precisions: {full: half}}\n", "precisions, full: must be one of fp32"),
             ("  16: {inputs: {variants: [zero]}}\n", "variants must be a list of some of zero_mean"),
             ("  16: {inputs: {variant: []}}\n", "inputs must have the key variants"),
             ("  16: {size: 3}\n", "unknown key size"),
-            ("  16: {notes: 3}\n", "notes is text"),
+            ("  16: {notes: 3}\n", "notes must be a text"),
             ("  16: {flops: 2 * Q}\n", "uses Q, which the file does not define"),
             ("  16: {flops: 2 *}\n", "not an arithmetic expression"),
             ("  16: {flops: N - N}\n", "not a positive number"),
@@ -290,7 +290,7 @@ class TestProblems:
         for wanted in ("mine/level1/16_mine.py", "mine/level1/16", "level1/16_mistyped.py", "nowhere/level1/16"):
             (told,) = findings(catalog.resolve, wanted)
             assert told.startswith(repr(wanted))
-            assert "there is 16_Matmul_with_transposed_A.py): name its folder by --problems" in told
+            assert "is 16_Matmul_with_transposed_A.py): name its folder by --problems" in told
 
     @pytest.mark.parametrize("wanted", ["level1/18", "level3/1", "16", "", "level1", "level1/16/x"])
     def test_unknown_problems_are_refused(self, catalog: Catalog, wanted: str) -> None:
@@ -353,7 +353,7 @@ class TestSolutions:
             in findings(find_solutions, [other], catalog, problem_id="level1/16")[0]
         )
         assert (
-            "no solution of level2/16 among the 2 there"
+            "none of its 2 solutions is for level2/16"
             in findings(find_solutions, [tmp_path / "s"], catalog, problem_id="level2/16")[0]
         )
 

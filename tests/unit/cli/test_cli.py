@@ -241,7 +241,7 @@ def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
         (["merge", "gone", "--into", "x"], "gone: no such folder"),
         (["merge", "solutions", "--into", "x"], "solutions: no run in it"),
         (["extract", "gone.txt", "--problem", "level1/16"], "gone.txt: can't be read"),
-        (["extract", "solutions", "--problem", "level1/16"], "solutions: a folder: name the files in it"),
+        (["extract", "solutions", "--problem", "level1/16"], "solutions: is a folder: pass the files in it"),
         (["problems", "show", "level1/17"], "did you mean level1/1"),
         (["problems", "list", "level7"], "no level level7 in problems; it has level1"),
         (["problems", "list", "--workload", "tiny"], "declares a workload 'tiny'"),
