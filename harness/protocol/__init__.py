@@ -1,4 +1,4 @@
-"""The trust boundary: everything that the referee and the contestant both speak.
+"""The trust boundary: the protocol between trusted processes (the referee) and untrusted ones (a contestant).
 
-Floor 1: imports nothing of the harness. Both sides import it, so nothing secret lies here.
+Both sides import it, so it must contain no secret.
 """

@@ -40,7 +40,7 @@ class Holding(nn.Module):
 def test_what_is_not_moved_is_named_with_what_to_do(held: Any, use: Any, path: str, advice: str) -> None:
     said = unmoved(Holding(held, use))
     assert said is not None
-    assert said.startswith(f"{path} is no parameter or buffer of the model and stays on the CPU: {advice}")
+    assert said.startswith(f"{path} is not a parameter or buffer of the model and stays on the CPU: {advice}")
     assert "at least two devices" in (fails_on_gpu(Holding(held, use), [X]) or "")
 
 

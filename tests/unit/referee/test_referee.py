@@ -506,7 +506,7 @@ def test_modules_in_a_list_fail_with_what_to_do(referee: Referee, tmp_path: Path
     )
     outcome = judge(referee, source, tmp_path)
     assert outcome.status is Status.runtime_error, outcome
-    assert "layers[0].weight is no parameter or buffer of the model" in outcome.reason
+    assert "layers[0].weight is not a parameter or buffer of the model" in outcome.reason
     assert "make it an nn.ModuleList" in outcome.reason
 
 
