@@ -207,11 +207,11 @@ def _plain_tensors(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Ten
 def _advice(name: str, held: Any) -> str:
     """Return how to store the tensors so that torch moves them."""
     if isinstance(held, torch.Tensor):
-        return f'use self.register_buffer("{name}", …), which is moved with the model'
+        return f'self.register_buffer("{name}", …) makes it move with the model'
     first = next(iter(held.values() if isinstance(held, Mapping) else held), None) if _several(held) else None
     kind = "Dict" if isinstance(held, Mapping) else "List"
     if isinstance(first, torch.Tensor) and not isinstance(first, torch.nn.Parameter):
-        return "use self.register_buffer(…) for each, which is moved with the model"
+        return "self.register_buffer(…) for each makes them move with the model"
     what = "Parameter" if isinstance(first, torch.nn.Parameter) else "Module"
     return f"make it an nn.{what}{kind}, which is moved with the model"
 

@@ -95,6 +95,6 @@ def test_what_the_compiler_leaves_at_a_model_is_no_change_of_its_own() -> None:
 
 
 def test_lazy_modules_are_refused_with_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"1.weight has no shape before the first call .* write the sizes out"):
+    with pytest.raises(ValueError, match=r"1.weight has no shape before the first call .* use fixed sizes"):
         refuse_lazy(nn.Sequential(nn.ReLU(), nn.LazyLinear(3)))
     refuse_lazy(nn.Sequential(nn.Linear(3, 3)))

@@ -519,7 +519,7 @@ def test_lazy_modules_are_told_what_to_do(referee: Referee, tmp_path: Path) -> N
     outcome = judge(referee, source, tmp_path)
     assert outcome.status is Status.bad_constructor, outcome
     assert "the model's layer.weight has no shape before the first call" in outcome.reason
-    assert "write the sizes out" in outcome.reason
+    assert "use fixed sizes" in outcome.reason
 
 
 def test_a_precision_class_is_the_problem_s(referee: Referee, tmp_path: Path) -> None:
