@@ -1,4 +1,6 @@
-"""Optional texts of authors: display name, model, notes; in `run.yaml` under `authors`.
+"""Optional texts of authors: display name, model, notes.
+
+A `run.yaml` has them under `authors`.
 
 Records identify an author by the folder's name only; these texts decide nothing. They are untrusted: their length is
 limited here, and pages escape them.
@@ -59,7 +61,10 @@ def author_of(name: str, said: Mapping[Any, Any]) -> Author:
 
 
 def authors_in(head: Mapping[str, Any]) -> dict[str, Author]:
-    """Return the authors in a `run.yaml`, by name. Invalid entries are ignored; older harnesses wrote none."""
+    """Return the authors in a `run.yaml`, by name.
+
+    Invalid entries are ignored; older harnesses wrote none.
+    """
     held = head.get("authors")
     if not isinstance(held, Mapping):
         return {}
@@ -67,7 +72,10 @@ def authors_in(head: Mapping[str, Any]) -> dict[str, Author]:
 
 
 def authors_of_runs(heads: Iterable[Mapping[str, Any]]) -> dict[str, Author]:
-    """Return the authors in several `run.yaml`, by name; of different entries for one author, the newest counts."""
+    """Return the authors in several `run.yaml`, by name.
+
+    Of different entries for one author, the newest counts.
+    """
     found: dict[str, Author] = {}
     for head in sorted(heads, key=_written_at):
         found |= authors_in(head)
@@ -79,7 +87,7 @@ def _is_entry(said: object) -> bool:
 
 
 def _written_at(head: Mapping[str, Any]) -> str:
-    """Return the time of a run's start or last resumption (ISO 8601), or an empty text."""
+    """Return the ISO 8601 time of a run's start or last resumption, or ""."""
     resumed = head.get("resumed_at")
     times = [head.get("started_at", ""), *(resumed if isinstance(resumed, list) else [])]
     return max(str(time) for time in times)

@@ -1,4 +1,6 @@
-"""Extract a solution from a model's response: the last complete fenced Python block that defines `ModelNew`.
+"""Extract a solution from a model's response.
+
+It is the last complete fenced Python block that defines `ModelNew`.
 
 The text is untrusted; it is parsed, never executed. Rules, in order:
 
@@ -237,7 +239,7 @@ def _source(lines: list[str], block: _Block) -> str:
 
 
 def _blocks(lines: list[str], first: int, stop: int, *, aware_of_strings: bool) -> Iterator[_Block]:
-    """Yield the fenced blocks of `lines[first:stop]` in order, unfinished ones included."""
+    """Yield the fenced blocks of `lines[first:stop]`, also unfinished ones."""
     fence, language, indent, start, quote = "", "", 0, 0, ""
     for i in range(first, stop):
         line = lines[i]
@@ -266,13 +268,19 @@ def _blocks(lines: list[str], first: int, stop: int, *, aware_of_strings: bool) 
 
 
 def _language(info: str) -> str:
-    """Return the language of an opening fence: its first word in lower case, without decoration (`{.python}`)."""
+    """Return the language of an opening fence, in lower case.
+
+    It is the first word, without decoration (`{.python}`).
+    """
     words = info.strip().strip("{}").split()
     return words[0].lstrip(".").rstrip(",").lower() if words else ""
 
 
 def _quote_after(line: str, quote: str) -> str:
-    """Return the triple quote that is open after `line` if `quote` is open before it; empty for none."""
+    """Return the triple quote that is open after `line`; empty for none.
+
+    `quote` is the one that is open before it.
+    """
     single = ""
     for match in _QUOTES.finditer(line):
         token = match[0]

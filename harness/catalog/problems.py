@@ -1,4 +1,4 @@
-"""Read problem folders and their `workloads.yaml` into `Problem` values, without executing code.
+"""Read problem folders and their `workloads.yaml`, without executing code.
 
 Trusted side. A folder of problems contains files `<number>_<name>.py`, directly or in folders one level below, such as
 `level1`. The id of a problem is the name of its folder and its number: `level1/16`. Other files are ignored.
@@ -135,7 +135,10 @@ class Catalog(Mapping[str, Problem]):
         raise CatalogError([self.missing(names[0] if names else wanted)])
 
     def _leads_elsewhere(self, path: Path, found: Problem) -> bool:
-        """Tell whether a path, relative to the working directory or to the catalog, is another file than `found`'s."""
+        """Tell whether a path leads to another file than `found`'s.
+
+        It is relative to the working directory or to the catalog.
+        """
         if path.suffix == ".py":
             target, own = path, found.path
         elif len(path.parts) > 2:
@@ -234,7 +237,7 @@ def _load_folder(folder: Path, problems: dict[str, Problem], findings: list[str]
 
 
 def _problem(key: str, path: Path, entry: Any) -> Problem:
-    """Read one problem's file and its entry in `workloads.yaml`; errors give a `failure`."""
+    """Read one problem's file and its declarations; errors give a `failure`."""
     level, _, number = key.partition("/")
     # Not the absolute path, because records may be published.
     file, declarations = f"{level}/{path.name}", f"{level}/{WORKLOADS_FILE}, problem {number}"
@@ -269,14 +272,20 @@ def _failed(problem: Problem, why: str) -> Problem:
 
 
 def _parsing(error: BaseException) -> str:
-    """Return the parser's or decoder's message; a `MemoryError` of the parser has none."""
+    """Return the parser's or decoder's message.
+
+    A `MemoryError` of the parser has none.
+    """
     if isinstance(error, SyntaxError) and error.lineno:
         return f"line {error.lineno}: {error.msg}"
     return str(error) or "nested too deep"
 
 
 def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str]) -> dict[int, Any]:
-    """Return the raw entries of a `workloads.yaml` by problem number; none if there is no such file."""
+    """Return the raw entries of a `workloads.yaml` by problem number.
+
+    A missing file has none.
+    """
     if not path.exists():
         return {}
     try:
@@ -303,7 +312,10 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
 
 
 class _Entry:
-    """One problem's entry; each method notes errors in `findings` and returns a default instead."""
+    """One problem's entry in `workloads.yaml`.
+
+    Each method notes errors in `findings` and returns a default instead.
+    """
 
     def __init__(self, held: Any, known: Mapping[str, Any]) -> None:
         self.findings: list[str] = []

@@ -1,4 +1,6 @@
-"""Read, replace and evaluate a problem's sizes (module-level constants) without executing its file.
+"""Read, replace and evaluate a problem's sizes without executing its file.
+
+Sizes are module-level constants.
 
 Trusted side. A workload gives some constants other values. They are inserted as assignments after the file's own, so
 that derived constants (`N = 2 * M`) follow.
@@ -58,7 +60,7 @@ def constants(tree: ast.Module) -> dict[str, Any]:
 
 
 def check_size(name: str, value: object, known: Mapping[str, Any]) -> None:
-    """Check that `value` may replace the constant `name` of a file with the constants `known`.
+    """Check that `value` may replace the constant `name` of a file.
 
     Raises:
         SizeError: The file has no such constant, or the value has the wrong type.
@@ -78,7 +80,9 @@ def check_size(name: str, value: object, known: Mapping[str, Any]) -> None:
 
 
 def apply_sizes(tree: ast.Module, sizes: Mapping[str, Any]) -> ast.Module:
-    """Insert the workload's values into `tree`, in place: one assignment after each assignment of a name in `sizes`.
+    """Insert the workload's values into `tree`, in place.
+
+    One assignment follows each assignment of a name in `sizes`.
 
     Lists become tuples unless the file has a list. Line numbers stay those of the file.
     """
@@ -123,7 +127,10 @@ def _is_size(value: object) -> bool:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run at the top level, including those inside `if`, `for`, `with` and `try`."""
+    """Yield the statements that run at the top level.
+
+    Those inside `if`, `for`, `with` and `try` are included.
+    """
     for statement in body:
         yield statement
         for inner in _bodies(statement):
@@ -171,7 +178,7 @@ def _as_written(value: Any, own: Any) -> Any:
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the value of a literal or of arithmetic over known names; `UNKNOWN` for everything else."""
+    """Return the value of a literal or of arithmetic; `UNKNOWN` otherwise."""
     match node:
         case ast.Constant(value) if value is None or isinstance(value, bool | int | float | str):
             return value

@@ -1,4 +1,4 @@
-"""Read solution files and folders into `Solution` values; problem and author come from the path.
+"""Read solution files into `Solution` values; their paths name the problem.
 
 Trusted side. The files are untrusted: they are read as text of limited size, links that leave the given folder are
 refused, and names must be safe to print and to use in a path. Meaning of a path:
@@ -131,7 +131,9 @@ def find_authors(solutions: Sequence[Solution]) -> tuple[dict[str, Author], list
 
 
 def solution_path(folder: Path, author: str, problem: str, *, name: str, sample: int | None = None) -> Path:
-    """Return the path for a solution, from which `find_solutions` reads the same author, problem and sample.
+    """Return the path for a solution.
+
+    From this path, `find_solutions` reads the same author, problem and sample.
 
     Args:
         folder: The solutions folder.

@@ -1,4 +1,6 @@
-"""Find the source of a record's solution by its digest, so that an edited file is never used instead.
+"""Find the source of a record's solution by its digest.
+
+An edited file has another digest, so it is never used instead.
 
 Trusted side. Reads regular files below given folders and follows no name that a submission chose.
 """
@@ -17,7 +19,9 @@ MAX_FILES = 100_000
 
 
 class SourceFinder:
-    """Index of the Python files in `roots` (files or folders) by digest; missing ones are ignored.
+    """Index of the Python files in `roots` (files or folders) by digest.
+
+    Missing ones are ignored.
 
     The first lookup reads all files, each once.
     """
@@ -27,7 +31,7 @@ class SourceFinder:
         self._found: dict[str, Path] | None = None
 
     def source_of(self, record: Record) -> str | None:
-        """Return the source that the record's digest belongs to, or None if no file has it."""
+        """Return the source with the record's digest, or None if no file has it."""
         if not record.solution_digest:
             return None
         if self._found is None:

@@ -1,4 +1,4 @@
-"""Extract solutions from raw model responses and write them as files, without overwriting others.
+"""Extract solutions from raw model responses and write them as files.
 
 Trusted side. Responses are untrusted: they are parsed, never executed, and have no influence on paths.
 """
@@ -67,7 +67,9 @@ class _Response:
 def place(
     responses: Sequence[Path], catalog: Catalog, *, problem: str | None, author: str, out: Path, force: bool
 ) -> list[Placed]:
-    """Extract the solution of each response and write it as `<author>/level1/16_<problem's name>.py` below `out`.
+    """Extract the solution of each response and write it below `out`.
+
+    The file is `<author>/level1/16_<problem's name>.py`.
 
     If that file has other content, or several responses answer one problem, the files get numbers (`…_sample0.py`,
     `…_sample1.py`), beginning with the first free one. All responses are read before anything is written.
@@ -134,7 +136,10 @@ def _read(responses: Sequence[Path], catalog: Catalog, problem: str | None) -> l
 
 
 def _text(path: Path) -> tuple[str, str]:
-    """Return the response and its first error of encoding. Wrong bytes are replaced: the solution may be intact."""
+    """Return the response and its first error of encoding.
+
+    Wrong bytes are replaced, because the solution may be intact.
+    """
     if path == STDIN:
         data = sys.stdin.buffer.read(MAX_RESPONSE_BYTES + 1)
     else:
@@ -160,7 +165,10 @@ def _candidates(out: Path, author: str, item: _Response, *, numbered: bool) -> I
 
 
 def _write(path: Path, source: str, *, force: bool) -> bool | None:
-    """Write a file. True: written. False: it had this content. None: it has other content, which is kept."""
+    """Write a file unless it has other content.
+
+    True: written. False: it had this content. None: it has other content, which is kept.
+    """
     if path.exists() and path.read_bytes() == source.encode("utf-8", "surrogatepass"):
         return False
     if path.exists() and not force:

@@ -1,4 +1,4 @@
-"""Vocabulary of the harness: statuses, labels, problems, records, settings, statistics, files.
+"""Vocabulary: statuses, labels, problems, records, settings, statistics, files.
 
 Both sides.
 """

@@ -1,4 +1,4 @@
-"""Atomic replacement of files, errors of full or broken disks, read permissions for sandboxed users."""
+"""Replace files atomically, name disk faults, let sandboxed users read files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def replace_whole(path: Path, data: bytes) -> None:
 
 
 def open_to_others(root: Path) -> None:
-    """Let every user read all files below `root` and enter its folders, whatever the umask is.
+    """Let every user read all files below `root` and enter its folders.
 
     Sandboxed processes run as other users. Files of another owner stay as they are, and files that disappear meanwhile
     are skipped. Use it only for trees that no untrusted process writes to.

@@ -113,7 +113,10 @@ def _remove(folder: Path) -> bool:
 
 
 def kind_of(error: OSError) -> type[ConfigError] | type[MachineError]:
-    """Return the exception class for a failed write: `MachineError` if the disk is full or broken."""
+    """Return the exception class of a failed write.
+
+    It is `MachineError` if the disk is full or broken.
+    """
     return MachineError if error.errno in FULL_OR_BROKEN else ConfigError
 
 
@@ -142,7 +145,10 @@ def ready_cache(folder: Path, named_by: str = "--cache or HARNESS_CACHE") -> Pat
 
 
 def cache_fault(folder: Path) -> str | None:
-    """Return the message that `ready_cache` would raise for `folder`, or None. Folders that it creates are removed."""
+    """Return the message that `ready_cache` would raise for `folder`, or None.
+
+    Folders that the check creates are removed.
+    """
     lacking = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         ready_cache(folder)

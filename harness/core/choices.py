@@ -17,7 +17,10 @@ class DeviceKind(StrEnum):
 
 
 class PrecisionClass(StrEnum):
-    """How exact an output must be, named after the arithmetic that reaches it; the most exact class is first."""
+    """How exact an output must be, named after the arithmetic that reaches it.
+
+    The most exact class is first.
+    """
 
     FP32 = "fp32"
     TF32 = "tf32"

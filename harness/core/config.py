@@ -63,7 +63,10 @@ COMMAND_LINE = "command line"
 
 
 class ConfigError(Exception):
-    """The configuration is wrong. The message names the key, its file or option, and valid values."""
+    """The configuration is wrong.
+
+    The message names the key, its file or option, and valid values.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingConfig:
-    """How long to measure: until the interval is narrow enough or the time budget is spent.
+    """How long to measure.
 
     Attributes:
         min_samples: Least number of timed calls; long calls need fewer (`Limits` in referee/timing).
@@ -281,7 +284,7 @@ def cache_root() -> Path:
 
 
 def cache_folder(given: Path | None) -> Path:
-    """Return the cache folder as an absolute path: `given`, or `cache_root()` if that is None.
+    """Return the cache folder, `given` or `cache_root()`, as an absolute path.
 
     Absolute, because processes with other working directories use it.
 
@@ -368,7 +371,7 @@ def resolve(
 
 
 def _load(file: Path) -> tuple[dict[str, object], Path]:
-    """Return the keys of a configuration file, and the folder that its relative paths start from."""
+    """Return a configuration file's keys, and the folder of its relative paths."""
     try:
         value = read_yaml(file)
     except FileNotFoundError:

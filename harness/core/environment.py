@@ -1,4 +1,4 @@
-"""Describe this machine: GPUs, driver, compilers, library versions, processor, kernel, harness revision.
+"""Describe this machine: GPUs, compilers, versions, processor, harness revision.
 
 Trusted side. GPUs are queried by NVML, never by CUDA, because the runner must not create a CUDA context. torch is not
 imported. A missing fact is None, and `Environment.absent` has the reason.
@@ -26,12 +26,15 @@ from harness.core.executables import find_gxx, find_nvcc, git_state, gxx_version
 
 
 class MachineError(Exception):
-    """This machine can't do the task. The message says what is missing and what to do (exit code 3)."""
+    """This machine can't do the task.
+
+    The message says what is missing and what to do. The exit code is 3.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU as NVML reports it. A field that this GPU or driver does not report is None."""
+    """One GPU as NVML reports it; None for fields that it does not report."""
 
     index: int
     name: str
@@ -48,7 +51,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Facts about a machine. `absent` has the reason for each field that is None or empty."""
+    """Facts about a machine.
+
+    `absent` has the reason for each field that is None or empty.
+    """
 
     harness_version: str
     git_revision: str | None
@@ -95,7 +101,10 @@ class Environment:
 
 
 def collect() -> Environment:
-    """Collect the facts about this machine, in a fraction of a second. Missing facts are no error."""
+    """Collect the facts about this machine.
+
+    It takes a fraction of a second. Missing facts are no error.
+    """
     # git and the compilers run while NVML answers, because referees start only after this function.
     with ThreadPoolExecutor() as asked:
         git = asked.submit(git_state, Path(harness.__file__).parent)
@@ -151,7 +160,7 @@ def collect() -> Environment:
 
 
 def cuda_unusable(environment: Environment) -> str | None:
-    """Say in one line why solutions can't run on a GPU here, and what to do; None if they can."""
+    """Say in one line why no GPU is usable here, and what to do; None if one is."""
     if not environment.gpus:
         return f"no GPU: {environment.absent.get('gpus', 'NVML lists none')}"
     if environment.cuda_visible_devices is not None and environment.cuda_visible_devices.strip() in ("", "-1"):
@@ -233,7 +242,7 @@ def _decoded(value: str | bytes) -> str:
 
 
 def torch_build() -> tuple[str | None, str | None]:
-    """Return torch's version and CUDA version, read from its files because an import takes seconds."""
+    """Return torch's version and CUDA version, without the slow import of torch."""
     version = _installed("torch")
     spec = importlib.util.find_spec("torch")
     if version is None or spec is None or spec.origin is None:
@@ -255,7 +264,10 @@ def _installed(distribution: str) -> str | None:
 
 
 def cpu_count() -> int:
-    """Return the number of processors for this process, by its affinity and the quota of its control group."""
+    """Return the number of processors for this process.
+
+    Its affinity and the quota of its control group limit it.
+    """
     allowed = len(os.sched_getaffinity(0))
     for text in _cgroup_values("cpu.max"):
         quota, period = [*text.split(), "100000"][:2]
@@ -265,13 +277,16 @@ def cpu_count() -> int:
 
 
 def memory_bytes() -> int:
-    """Return the memory for this process in bytes: the machine's, or the limit of its control group."""
+    """Return the memory for this process in bytes.
+
+    It is the machine's, or the limit of its control group.
+    """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *(int(text) for text in _cgroup_values("memory.max") if text.strip() != "max")])
 
 
 def _cgroup_values(name: str, root: Path = Path("/sys/fs/cgroup")) -> list[str]:
-    """Return the values of one control (cgroup v2) in this process's group and all groups above it."""
+    """Return the values of one control (cgroup v2) in this group and all above."""
     try:
         own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
     except OSError:

@@ -25,7 +25,10 @@ _SHORT = (errno.EAGAIN, errno.ENOMEM)
 
 
 def find_nvcc() -> Path | None:
-    """Find the nvcc that torch's extension builder uses: CUDA_HOME or CUDA_PATH, then PATH, then /usr/local/cuda."""
+    """Find the nvcc that torch's extension builder uses.
+
+    The order is CUDA_HOME or CUDA_PATH, then PATH, then /usr/local/cuda.
+    """
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             return _executable(Path(home) / "bin" / "nvcc")
@@ -35,7 +38,10 @@ def find_nvcc() -> Path | None:
 
 
 def find_gxx() -> Path | None:
-    """Find the C++ compiler: the one in CXX (without a leading `ccache`), or `g++` or `c++` on PATH."""
+    """Find the C++ compiler.
+
+    It is the one in CXX (without a leading `ccache`), or `g++` or `c++` on PATH.
+    """
     named = os.environ.get("CXX", "")
     launcher, _, behind = named.partition(" ")
     if behind.strip() and Path(launcher).name == "ccache":
@@ -55,18 +61,21 @@ def nvcc_version(path: Path | None) -> str | None:
 
 
 def gxx_version(path: Path | None) -> str | None:
-    """Return the C++ compiler's version (`12.2.0`), or None if it is missing or does not run."""
+    """Return the C++ compiler's version (`12.2.0`), or None if it does not run."""
     return (output_of([str(path), "-dumpfullversion", "-dumpversion"]) or "").strip() or None if path else None
 
 
 def output_of(command: Sequence[str], *, cwd: Path | None = None) -> str | None:
-    """Return the standard output of a short command, or None if it is missing, fails or hangs."""
+    """Return a short command's standard output, or None if it fails or hangs."""
     said, _ = _answer_of(command, cwd=cwd)
     return said
 
 
 def _answer_of(command: Sequence[str], *, cwd: Path | None = None) -> tuple[str | None, str]:
-    """Return a command's standard output and "", or None and the reason (its first line on stderr if it has one)."""
+    """Return a command's standard output and "", or None and the reason.
+
+    The reason is its first line on stderr, if it has one.
+    """
     for again in range(_TRIES - 1, -1, -1):
         try:
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Compare two revisions of a git repository and read their files, without a checkout.
+"""Compare revisions of a git repository and read their files, without a checkout.
 
 Trusted side. Files come from git's objects, so the working tree, its filters and its links have no influence. Names
 of files in a branch are untrusted.
@@ -27,7 +27,10 @@ class RevisionError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """A file that differs between two revisions. `kind` is `added`, `modified` or `deleted`."""
+    """A file that differs between two revisions.
+
+    `kind` is `added`, `modified` or `deleted`.
+    """
 
     path: str
     kind: str
@@ -44,7 +47,10 @@ class TreeEntry:
 
 
 class Repository:
-    """The git repository that contains a folder. All methods raise `RevisionError` if git fails."""
+    """The git repository that contains a folder.
+
+    All methods raise `RevisionError` if git fails.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.root = folder
@@ -77,7 +83,10 @@ class Repository:
         return [FileChange(path=os.fsdecode(path), kind=kinds.get(kind[:1], "modified")) for kind, path in pairs]
 
     def entries(self, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
-        """Return the files of a revision at and below these paths; paths that do not exist there have none."""
+        """Return the files of a revision at and below these paths.
+
+        Paths that do not exist there are ignored.
+        """
         found = []
         for line in self._bytes("ls-tree", "-r", "-l", "-z", "--full-tree", commit, "--", *paths).split(b"\0"):
             if line:
@@ -111,7 +120,7 @@ class Repository:
         return [entry.path for entry in odd]
 
     def differs_from(self, commit: str, folder: Path) -> bool:
-        """Tell whether files of the working tree below `folder` differ from the revision's."""
+        """Tell whether the working tree below `folder` differs from the revision."""
         inside = folder.resolve().relative_to(self.root.resolve()).as_posix()
         return bool(self._bytes("diff", "--name-only", "-z", "--no-ext-diff", commit, "--", inside))
 
@@ -156,6 +165,6 @@ class Repository:
 
 
 def _is_safe(path: str) -> bool:
-    """Tell whether a path stays inside the folder that it is written to; git trees can be forged."""
+    """Tell whether a path stays inside its folder; git trees can be forged."""
     parts = path.split("/")
     return not PurePosixPath(path).is_absolute() and not any(part in ("", ".", "..", ".git") for part in parts)

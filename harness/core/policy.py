@@ -1,4 +1,4 @@
-"""A run's policy: refuse correct solutions by label or by the time share of their own kernels.
+"""A run's policy: refuse correct solutions by label or own kernels' time share.
 
 A refused solution gets the status `disqualified`. Its record names the rule and the status and speedup that it would
 have without the policy. Without a policy, labels refuse nothing.

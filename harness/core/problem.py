@@ -115,7 +115,10 @@ class Solution:
 
 
 def digest_text(*parts: str) -> str:
-    """Return the SHA-256 of texts in hex; each text is prefixed by its length, so that boundaries matter."""
+    """Return the SHA-256 of texts in hex.
+
+    Each text is prefixed by its length, so that boundaries matter.
+    """
     state = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

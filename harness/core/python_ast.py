@@ -1,4 +1,4 @@
-"""Parse untrusted Python sources with `ast`, one thread at a time, without executing them.
+"""Parse untrusted Python sources with `ast`, one thread at a time.
 
 CPython keeps the depth of the tree in memory that all threads share (seen with 3.11.7). If two threads parse at the
 same time, one may fail with "SystemError: AST constructor recursion depth mismatch" for any source.

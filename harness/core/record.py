@@ -98,7 +98,7 @@ class Record:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """Key of a record in a run: problem, solution, device, workload. A run has at most one record for each key."""
+        """Problem, solution, device, workload: unique among a run's records."""
         return (self.problem, self.solution, self.device.value, self.workload)
 
     def to_json(self) -> dict[str, Any]:

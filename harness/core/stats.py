@@ -1,4 +1,4 @@
-"""Robust statistics of timings: summaries, confidence intervals of speedups, noise floor.
+"""Statistics of timings: summaries, intervals of speedups, noise floor.
 
 Times are in seconds. A speedup is the reference's time over the solution's, so above 1 is faster.
 
@@ -99,7 +99,9 @@ def summarise(samples: Sequence[float]) -> Summary:
 
 
 def mark_outliers(samples: Sequence[float], *, cutoff: float = OUTLIER_CUTOFF) -> tuple[bool, ...]:
-    """Mark samples whose modified z-score 0.6745 * |x - median| / MAD is above `cutoff`.
+    """Mark samples whose modified z-score is above `cutoff`.
+
+    The score is 0.6745 * |x - median| / MAD.
 
     If the MAD is zero (a clock with coarse ticks), 1.2533 times the mean absolute deviation replaces MAD / 0.6745
     (B. Iglewicz and D. C. Hoaglin 1993). No sample is dropped.
@@ -146,7 +148,10 @@ class SpeedupEstimate:
 
     @property
     def half_width(self) -> float | None:
-        """Larger distance of an interval's end from the estimate, as a difference of logs: 0.005 is about 0.5 %."""
+        """Larger distance of an interval's end from the estimate.
+
+        It is a difference of logs: 0.005 is about 0.5 %.
+        """
         if self.low is None or self.high is None:
             return None
         return max(math.log(self.high / self.speedup), math.log(self.speedup / self.low))
@@ -168,7 +173,7 @@ def speedup_interval(
     *,
     confidence: float = 0.95,
 ) -> SpeedupEstimate:
-    """Estimate the speedup from pairs of bursts, by the method in the module's docstring.
+    """Estimate the speedup from pairs of bursts (method: the module's docstring).
 
     Args:
         reference_bursts: Samples of each burst of the reference, in seconds.
@@ -233,7 +238,9 @@ def interval_of_logs(logs: Sequence[float], *, confidence: float = 0.95) -> Spee
 
 
 def quotient(a: SpeedupEstimate, b: SpeedupEstimate) -> SpeedupEstimate:
-    """Divide two independent speedups against the same reference: how many times `a` is faster than `b`.
+    """Divide two independent speedups: how many times `a` is faster than `b`.
+
+    Both are measured against the same reference.
 
     The distances of the interval's ends add in squares on the log scale (error propagation for independent
     quantities).
@@ -257,7 +264,7 @@ SAME_AT_MOST = 0.10
 
 
 def may_be_one(speedup: float, low: float | None, high: float | None, *, floor: float) -> bool:
-    """Tell whether the speedup's interval, widened by the noise floor on both sides, contains 1.
+    """Tell whether the interval, widened by the noise floor, contains 1.
 
     Args:
         speedup: The speedup.
@@ -361,7 +368,10 @@ def student_t(confidence: float, freedom: int) -> float:
 
 
 def _signed_rank_cut(count: int, confidence: float) -> int:
-    """Return the largest k with P(W < k) <= (1 - confidence) / 2, for the signed-rank statistic W."""
+    """Return the largest k with P(W < k) <= (1 - confidence) / 2.
+
+    W is the signed-rank statistic.
+    """
     tail = (1.0 - confidence) / 2
     total = count * (count + 1) // 2
     if count > 200:  # the normal approximation is exact to one rank here
@@ -383,7 +393,9 @@ def _pairwise_averages(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def burst_time(samples: Sequence[float]) -> float:
-    """Compute the time of a burst: the mean of its samples without the lowest and highest quarter.
+    """Compute the time of a burst: the interquartile mean of its samples.
+
+    It is the mean without the lowest and the highest quarter.
 
     With three samples or more, at least one is dropped on each side.
 

@@ -1,4 +1,4 @@
-"""Parallel commands of the harness (compilers of its headers), ended together with their owner.
+"""Run commands of the harness in parallel, and end them with their owner.
 
 Ctrl-C may reach all processes of a terminal or only this one, and a compiler may then run on for half a minute. So each
 command runs in a session of its own, and `CommandPool` ends them all.
@@ -26,12 +26,15 @@ PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
 def python(*arguments: str) -> list[str]:
-    """Return a command line of this Python that does not import modules from the current folder."""
+    """Return a command of this Python that does not import from the current folder."""
     return [sys.executable, "-P", *arguments]
 
 
 def search_path(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return a `PYTHONPATH` for another Python: this package's folder, then the absolute folders in `environment`."""
+    """Return a `PYTHONPATH` with which another Python finds this package.
+
+    It has this package's folder, then the absolute folders of `environment`.
+    """
     # An empty or relative entry means the current folder or one relative to it. Python would make it absolute, and the
     # sandbox shows all folders of `sys.path`.
     given = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
@@ -39,7 +42,9 @@ def search_path(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_with(sock: socket.socket, end: Callable[[], object] = lambda: os._exit(0)) -> None:
-    """Call `end` as soon as the owner's end of the connection closes, even in the middle of a task.
+    """Call `end` as soon as the owner's end of the connection closes.
+
+    It ends the process even in the middle of a task.
 
     For the started Python. The default ends the process at once.
     """
@@ -127,7 +132,10 @@ class CommandPool:
         self._pool.shutdown(wait=True)
 
     def end(self) -> None:
-        """Start no further step or command, end the running ones and wait for their end. Idempotent."""
+        """Start no further step or command, and wait for the running ones.
+
+        It ends running commands by SIGTERM, later by SIGKILL. Idempotent.
+        """
         with self._lock:
             self._ended = True
             running = list(self._running)

@@ -1,4 +1,4 @@
-"""Messages between runner and referee: configuration, task, outcome, as JSON objects.
+"""Messages between runner and referee, as JSON objects: settings, task, outcome.
 
 Trusted side. No import of torch, so that the runner starts at once. A contestant never sees a task, because a task
 contains the problem's source.
@@ -65,7 +65,10 @@ class RefereeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePart:
-    """A part of a compiled file that is a text of the solution; `begin` is its first line in `file` (from 1)."""
+    """A part of a compiled file that is a text of the solution.
+
+    `begin` is its first line in `file`, from 1.
+    """
 
     file: str
     name: str
@@ -136,7 +139,7 @@ class Task:
 
 
 def problem_json(problem: Problem) -> dict[str, Any]:
-    """Return a problem's fields that another trusted process needs. `problem_of` is the inverse."""
+    """Return the fields of a problem for another process; inverse of `problem_of`."""
     return {
         "id": problem.id,
         "name": problem.name,
@@ -164,7 +167,10 @@ def problem_of(value: Mapping[str, Any]) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Result of one evaluation; the fields have the meaning of `Record`. `detail` is text for the log."""
+    """Result of one evaluation.
+
+    The fields have the meaning of `Record`; `detail` is text for the log.
+    """
 
     status: Status
     reason: str

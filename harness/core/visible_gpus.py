@@ -16,7 +16,10 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleGpu:
-    """One visible GPU: its index in `Environment.gpus`, its name, its id in CUDA_VISIBLE_DEVICES."""
+    """One visible GPU.
+
+    `index` is its place in `Environment.gpus`, `uuid` its id in CUDA_VISIBLE_DEVICES.
+    """
 
     index: int
     name: str
@@ -24,7 +27,9 @@ class VisibleGpu:
 
 
 def visible_gpus(environment: Environment) -> tuple[VisibleGpu, ...]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES names, in its order; all GPUs if it is not set.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES names, in its order.
+
+    These are all GPUs if it is not set.
 
     As in CUDA, entries after an invalid one are ignored, and a prefix of a UUID is enough. Numbers count GPUs in bus
     order, as NVML does. CUDA may use another order, so pass UUIDs to processes that you start.
@@ -66,7 +71,10 @@ def capabilities_of(gpus: Iterable[Gpu]) -> tuple[Capability, ...]:
 
 
 def capabilities_in_use(environment: Environment, workers: int | None) -> tuple[Capability, ...]:
-    """Return the distinct compute capabilities of the first `workers` visible GPUs (None: of all), in rising order."""
+    """Return the distinct compute capabilities of GPUs in use, in rising order.
+
+    These are the first `workers` visible GPUs; None is all.
+    """
     used = visible_gpus(environment)[:workers]
     if any(gpu.uuid.startswith("MIG-") for gpu in used):
         return capabilities_of(environment.gpus)  # the slice may belong to any GPU

@@ -18,12 +18,15 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def reason_of(error: Exception) -> str:
-    """Return an exception's message, without the number and path that Python adds for an `OSError`."""
+    """Return an exception's message, without Python's number and path of `OSError`."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class NotText(ValueError):
-    """A file is not UTF-8. `byte` (from 0) and `line` (from 1) locate the first wrong byte."""
+    """A file is not UTF-8.
+
+    `byte` (from 0) and `line` (from 1) locate the first wrong byte.
+    """
 
     def __init__(self, data: bytes, byte: int) -> None:
         self.byte = byte
@@ -94,7 +97,10 @@ MOST_VALUES = 1_000_000
 
 
 def _expect_writable(value: Any) -> None:
-    """Raise `ValueError` if `value` contains itself or expands to more than `MOST_VALUES` values."""
+    """Raise `ValueError` if `value` contains itself or is too large.
+
+    With aliases expanded, it may have `MOST_VALUES` values.
+    """
     sizes: dict[int, int] = {}
     begun: set[int] = set()
     pending = [(value, False)]
@@ -160,7 +166,10 @@ class _StrictKeys:
 
 
 class _FewMerged:
-    """Mixin of loaders: a merge that gives too many keys is an error, before it takes all memory."""
+    """Mixin of loaders: a merge that gives too many keys is an error.
+
+    The check comes before the merge takes all memory.
+    """
 
     _merged = 0
 

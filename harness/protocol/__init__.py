@@ -1,4 +1,4 @@
-"""The trust boundary: the protocol between trusted processes (the referee) and untrusted ones (a contestant).
+"""The trust boundary: the protocol between trusted and untrusted processes.
 
 Both sides import it, so it must contain no secret.
 """

@@ -61,14 +61,20 @@ class FrameTimeout(WireError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """One received frame: the JSON object and its file descriptors, which the receiver must close."""
+    """One received frame: the JSON object and its file descriptors.
+
+    The receiver must close the descriptors.
+    """
 
     message: dict[str, Any]
     fds: tuple[int, ...] = ()
 
 
 class Channel:
-    """One end of a connected Unix stream socket that carries frames. Not safe for use by several threads."""
+    """One end of a connected Unix stream socket that carries frames.
+
+    It is not safe for use by several threads.
+    """
 
     def __init__(self, sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES, takes_fds: bool = True) -> None:
         """Take over a connected socket.
@@ -157,7 +163,7 @@ class Channel:
         return Received(message=message, fds=fds)
 
     def has_arrived(self) -> bool:
-        """Tell whether data wait in the buffer or socket, or the peer closed the connection."""
+        """Tell whether `receive` would find data or a closed connection at once."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         return bool(self._buffer) or bool(poll.poll(0))

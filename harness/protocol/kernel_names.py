@@ -95,12 +95,15 @@ def own_kernel_names(source: str) -> frozenset[str]:
 
 
 def may_bring_kernels(source: str) -> bool:
-    """Tell whether a solution's file has kernels, or uses extensions, Triton, NVRTC or similar to create them."""
+    """Tell whether a solution's file has kernels, or a way to create them.
+
+    Ways are extensions, Triton, NVRTC and similar.
+    """
     return bool(own_kernel_names(source)) or _KERNEL_MAKERS.search(source[:MAX_SOURCE_CHARS]) is not None
 
 
 def kept_symbol(symbol: str) -> str:
-    """Shorten a symbol to `MAX_SYMBOL` characters: its beginning and a digest of all of it.
+    """Shorten a symbol to `MAX_SYMBOL` characters: its beginning and a digest.
 
     Use it before symbols are compared or written. Different symbols stay different.
     """
@@ -111,19 +114,19 @@ def kept_symbol(symbol: str) -> str:
 
 
 def of_header_library(symbol: str) -> bool:
-    """Tell whether a symbol of a solution's build is a header library's kernel (CUB, Thrust, torch)."""
+    """Tell whether a symbol is a header library's kernel (CUB, Thrust, torch)."""
     return _HEADER_SYMBOLS.match(symbol) is not None
 
 
 def plain_name(name: str) -> str:
-    """Return the plain name, such as `matmul` for `void ns::matmul<float>(float const*, int)`."""
+    """Return the plain name: `matmul` for `void ns::matmul<float>(int)`."""
     head = _without_brackets(name.split("(anonymous namespace)::")[-1].partition("(")[0])
     found = _IDENTIFIER.findall(head)
     return found[-1] if found else name
 
 
 def short_name(name: str) -> str:
-    """Remove return type and parameters for readers: `ns::mul<float>` for `void ns::mul<float>(float*)`."""
+    """Remove return type and parameters: `ns::mul<float>` of `void ns::mul<float>()`."""
     text = name.replace("(anonymous namespace)::", "").removeprefix("void ")
     depth = 0
     for place, character in enumerate(text):
@@ -134,7 +137,7 @@ def short_name(name: str) -> str:
 
 
 def function_name(signature: str) -> str:
-    """Return the function's name in a signature: `kernel` for `void space::kernel<float, 4>(float *, int)`."""
+    """Return the function's name: `kernel` for `void space::kernel<float, 4>(int)`."""
     depth, name = 0, ""
     for letter in signature.removeprefix("void "):
         if letter == "(" and depth == 0 and not name.endswith("operator") and name:

@@ -1,4 +1,4 @@
-"""Rows of a kernel census: the kernels that one call of a solution ran, as its process reports them.
+"""Rows of a kernel census: the kernels that one call of a solution ran.
 
 Both sides: the contestant writes the rows, the referee parses them strictly.
 """
@@ -53,7 +53,7 @@ class KernelRow:
 
     @classmethod
     def of(cls, *values: Any, calls: int, total_s: float) -> KernelRow:
-        """Make a row from the fields in their order, limited to values that `from_json` accepts."""
+        """Make a row from the fields in their order, limited to valid values."""
         kind, symbol, name, grid, block, *sizes = values
         numbers = [min(max(int(size), 0), MAX_COUNT) for size in sizes]
         return cls(

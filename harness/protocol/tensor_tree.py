@@ -1,4 +1,4 @@
-"""Split nested inputs and outputs into tensors and a JSON description of their structure.
+"""Split nested inputs and outputs into tensors and a JSON description.
 
 Both sides: the contestant flattens outputs of `forward`; the referee reads the description with `TreeSpec.from_json`,
 which validates everything.
@@ -60,7 +60,10 @@ Key: TypeAlias = "bool | int | float | str | None"
 
 
 class TreeError(ValueError):
-    """A value or description is not a valid tree: too deep, too large, malformed, or not rebuildable."""
+    """A value or description is not a valid tree.
+
+    It is too deep, too large, malformed, or can't be rebuilt.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,9 @@ Node: TypeAlias = "TensorSlot | ConstantLeaf | Opaque | Items | Entries"
 
 @dataclass(frozen=True, slots=True)
 class TreeSpec:
-    """Structure of a tree without its tensors: hashable, comparable, convertible to JSON.
+    """Structure of a tree without its tensors.
+
+    It is hashable, comparable and convertible to JSON.
 
     Attributes:
         root: The outermost node.
@@ -117,7 +122,10 @@ class TreeSpec:
     degraded: tuple[str, ...] = field(default=(), compare=False)
 
     def paths(self, root: str = "$") -> tuple[str, ...]:
-        """Return the path of each tensor in slot order, such as `$[0]['mask']`, with `root` instead of `$`."""
+        """Return the path of each tensor in slot order, such as `$[0]['mask']`.
+
+        `root` replaces `$`.
+        """
         return tuple(path for path, node in _walk(self.root, root) if isinstance(node, TensorSlot))
 
     def floats(self, root: str = "$") -> tuple[tuple[str, float], ...]:
@@ -182,7 +190,10 @@ def flatten(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
 
 
 def flatten_any(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
-    """Flatten like `flatten`, but return one opaque node with the reason instead of raising `TreeError`."""
+    """Flatten like `flatten`, but never raise.
+
+    Instead of `TreeError`, the result is one opaque node with the reason.
+    """
     try:
         return flatten(value)
     except TreeError as error:
@@ -226,7 +237,7 @@ def _build(node: Node, leaves: Sequence[torch.Tensor]) -> Any:
 
 
 def order_of(key: Key) -> tuple[str, bool | int | float | str]:
-    """Return the sort key of a dict's entry: type first, because a dict may mix types of keys."""
+    """Return the sort key of a dict's entry: type first, because types may differ."""
     return (type(key).__name__, 0 if key is None else key)
 
 

@@ -33,7 +33,10 @@ _EVERY_SECOND = {torch.float64: 1, torch.int64: 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Place of one input in the arena: its first word, its number of whole words, its dtype."""
+    """Place of one input in the arena.
+
+    `first` is its first word, `words` its number of whole words.
+    """
 
     first: int
     words: int
@@ -76,7 +79,9 @@ def choose(spans: Sequence[Span], secret: random.Random) -> Choice:
 
 
 class HeldBack:
-    """Withheld words of several calls, with their true values. Calls are identified by their number.
+    """Withheld words of several calls, with their true values.
+
+    Calls are identified by their number.
 
     One copy transfers all places to the device, and one copy returns all values.
     """
@@ -104,7 +109,10 @@ class HeldBack:
         self._values: list[int] = self._true.tolist()
 
     def words(self, number: int) -> tuple[tuple[int, int], ...]:
-        """Return place (word of the arena) and true value (as int32) of each withheld word of call `number`."""
+        """Return place and true value of each withheld word of call `number`.
+
+        A place is a word of the arena; a value is an int32.
+        """
         span = self._spans[number]
         return tuple(zip(self._places[span], self._values[span], strict=True))
 
@@ -124,7 +132,9 @@ class HeldBack:
 
 
 def writers(words: torch.Tensor, late: Sequence[Sequence[tuple[int, int]]]) -> list[Callable[[], None] | None]:
-    """Return a function for each call that writes its true words; one copy transfers all to the device.
+    """Return a function for each call that writes its true words.
+
+    One copy transfers the words of all calls to the device.
 
     Args:
         words: The arena as a 1-dimensional int32 tensor on its device.

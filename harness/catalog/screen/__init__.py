@@ -1,4 +1,7 @@
-"""Screen a solution's source statically: findings are advice for reviewers, never a verdict."""
+"""Screen a solution's source statically.
+
+Findings are advice for reviewers, never a verdict.
+"""
 
 from harness.catalog.screen.findings import ScreenFinding, Screening
 from harness.catalog.screen.rules import RULES, Family, Rule, Weight

@@ -1,4 +1,6 @@
-"""Screen C++ and CUDA: parse with tree-sitter, which tolerates broken code, and match rules against the nodes.
+"""Screen C++ and CUDA.
+
+tree-sitter parses the code, also if it is broken, and rules match nodes.
 
 Nothing is recursive, so deeply nested code can't exhaust the stack.
 """
@@ -96,7 +98,10 @@ class _CudaPass:
         self._static_numbers: dict[bytes, Node] = {}
 
     def text(self, node: Node) -> bytes:
-        """Return a node's source, at most `MAX_LOOKED_AT` bytes: nodes nest, and the time must stay linear."""
+        """Return a node's source, at most `MAX_LOOKED_AT` bytes.
+
+        Nodes nest, and the time must stay linear.
+        """
         return self._data[node.start_byte : min(node.end_byte, node.start_byte + MAX_LOOKED_AT)]
 
     def note(self, rule: str, node: Node) -> None:

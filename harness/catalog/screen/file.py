@@ -1,4 +1,4 @@
-"""A parsed Python file with links from nodes to their parents and from names to their assigned values.
+"""A parsed Python file, with parents of nodes and values of names.
 
 Nothing is recursive, so deeply nested code can't exhaust the stack.
 """
@@ -48,7 +48,10 @@ class File:
         return self._values.get(name, [])
 
     def followed(self, node: ast.expr) -> Iterator[ast.AST]:
-        """Yield the nodes of an expression and of the values of its names, at most `MAX_NODES`."""
+        """Yield the nodes of an expression and of its names' values.
+
+        There are at most `MAX_NODES`.
+        """
         return itertools.islice(self._follow(node), MAX_NODES)
 
     def _follow(self, node: ast.expr) -> Iterator[ast.AST]:
@@ -98,7 +101,7 @@ def is_constant(node: ast.expr) -> bool:
 
 
 def integers(node: ast.expr) -> list[int]:
-    """Return the integer literals of an expression: itself, or the items of a tuple or list."""
+    """Return an expression's integer literals: itself, or a tuple's or list's items."""
     items = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
     held = [item.value for item in items if isinstance(item, ast.Constant)]
     return [value for value in held if isinstance(value, int) and not isinstance(value, bool)]

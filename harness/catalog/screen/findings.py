@@ -68,7 +68,10 @@ class Screening:
 
 
 def settle(found: Sequence[tuple[str, int]], lines: Sequence[str]) -> tuple[ScreenFinding, ...]:
-    """Return one finding for each rule and line, ordered by line, with excerpts; at most `MAX_FINDINGS`."""
+    """Return one finding for each rule and line, ordered by line.
+
+    There are at most `MAX_FINDINGS`; each has an excerpt.
+    """
     ordered = sorted(set(found), key=lambda item: (item[1], item[0]))[:MAX_FINDINGS]
     return tuple(ScreenFinding(rule=rule, line=line, excerpt=_excerpt(lines, line)) for rule, line in ordered)
 

@@ -1,4 +1,4 @@
-"""Tables of Python library members and special names that trigger rules of the screen."""
+"""Tables of Python names that trigger rules of the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolve expressions of a Python file to dotted names of library members, through imports and aliases."""
+"""Resolve Python expressions to dotted names through imports and aliases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screen the Python of a solution: one walk over all nodes, with more rules for functions and classes.
+"""Screen the Python of a solution.
 
 Nothing is recursive, so deeply nested code can't exhaust the stack.
 """

@@ -66,7 +66,10 @@ def screen_cuda(source: str) -> Screening:
 
 
 def _embedded_findings(parts: Sequence[Embedded]) -> tuple[Found, list[str], bool]:
-    """Return findings in all texts of C++, notes on incomplete parts, and whether a text has a kernel."""
+    """Return findings in all texts of C++, notes, and whether one has a kernel.
+
+    Notes name parts that were screened incompletely.
+    """
     held: list[tuple[Embedded, CudaFindings]] = [(part, cuda_findings(part.text)) for part in parts]
     found: Found = []
     notes: list[str] = []

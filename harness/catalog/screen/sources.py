@@ -22,7 +22,7 @@ class Embedded:
 
 
 def embedded(tree: ast.Module, file_lines: Sequence[str]) -> tuple[Embedded, ...]:
-    """Return the strings of `tree` that look like C++, including f-strings, without docstrings."""
+    """Return the strings of `tree` that look like C++, without docstrings."""
     skipped: set[int] = set()
     found: list[Embedded] = []
     for node in ast.walk(tree):

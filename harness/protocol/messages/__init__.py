@@ -1,4 +1,4 @@
-"""Messages between referee and contestant: typed values over the frames of `channel.py`.
+"""Messages between referee and contestant, as typed values of frames.
 
 Both sides. The referee sends requests, the contestant replies. Each `from_json` checks types and sizes strictly,
 because the other side may be hostile, and raises `MessageError`.

@@ -1,4 +1,4 @@
-"""Parse the fields of a message strictly: a wrong type or size raises `MessageError`.
+"""Parse fields of messages strictly; errors raise `MessageError`.
 
 Both sides. The other side may be hostile.
 """

@@ -135,7 +135,10 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyTimed:
-    """Device seconds of nearly empty calls with few and with many launches (`harness.devices.empty_kernel`)."""
+    """Device seconds of nearly empty calls with few and with many launches.
+
+    See `harness.devices.empty_kernel`.
+    """
 
     few_s: float
     many_s: float
@@ -182,7 +185,10 @@ class BurstDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A request without other results is done. `refused` says why the requested launch mode is impossible, or None."""
+    """A request without other results is done.
+
+    `refused` says why the requested launch mode is impossible; it may be None.
+    """
 
     refused: str | None = None
 
@@ -250,7 +256,10 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """File and line of each requested site, in order; None if unknown. Contestants never send it."""
+    """File and line of each requested site, in order; None if unknown.
+
+    Contestants never send it.
+    """
 
     places: tuple[tuple[str, int] | None, ...]
 

@@ -92,7 +92,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """Open the device and reply `Ready` when it is idle. A repeated request does nothing.
+    """Open the device and reply `Ready` when it is idle.
+
+    A repeated request does nothing.
 
     Opening a GPU takes time, so the request may come before the problem is known.
 
@@ -120,7 +122,9 @@ class Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attach:
-    """Map the arena, whose descriptor comes with the frame, and open the device if necessary.
+    """Map the arena, and open the device if necessary.
+
+    The arena's descriptor comes with the frame.
 
     On the host device, a second descriptor is the memory of `harness.referee.contestants.crash_recorder` for findings
     and the running call.
@@ -157,7 +161,7 @@ class TimeEmpty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Import the solution, construct `ModelNew` and copy the reference's state if it differs.
+    """Import the solution, construct `ModelNew`, copy the reference's state.
 
     Attributes:
         source: The solution's source.
@@ -192,7 +196,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Run these calls one after another, and copy each output as its timed window ends.
+    """Run these calls one after another, and copy each output out.
+
+    The copy follows as the call's timed window ends.
 
     Attributes:
         calls: The calls.
@@ -251,7 +257,9 @@ class LaunchMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Prepare a back-to-back burst, which starts with `Go`, or, if queued, when the stream gate opens.
+    """Prepare a back-to-back burst.
+
+    It starts with `Go`, or, if queued, when the stream gate opens.
 
     The gate's descriptor comes with the frame. The inputs change before the start. `late` and `mode` of the calls are
     ignored.
@@ -272,7 +280,10 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """Run the prepared calls back to back. The reply is short, because the referee's clock runs."""
+    """Run the prepared calls back to back.
+
+    The reply is short, because the referee's clock runs.
+    """
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "go"}
@@ -288,7 +299,9 @@ class Collect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Release the solution, the arena and their caches, and reply `Ready`; then another one can be loaded.
+    """Release the solution, the arena and their caches, and reply `Ready`.
+
+    Then another solution can be loaded.
 
     Only for trusted code, in a process that never loads a submission.
     """
@@ -315,7 +328,9 @@ class TakeCensus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locate:
-    """Find the source lines of `sites` (module path, offset in it) and reply `Located`.
+    """Find the source lines of `sites` and reply `Located`.
+
+    A site is a module's path and an offset in it.
 
     For the symboliser process, never for a contestant.
     """
