@@ -168,9 +168,9 @@ def test_what_no_problem_can_be_says_what_one_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sizes": {"SIZES": 3}}, "the file assigns no SIZES at its top level; it has SIZE"),
-        ({"sizes": {"SIZE": "3"}}, "should be of type int"),
-        ({"sizes": {3: 3}}, "the file assigns no 3"),
+        ({"sizes": {"SIZES": 3}}, "the file has no top-level constant SIZES; it has SIZE"),
+        ({"sizes": {"SIZE": "3"}}, "must have type int"),
+        ({"sizes": {3: 3}}, "the file has no top-level constant 3"),
         ({"sizes": [3]}, "sizes are plain numbers"),
         ({"sizes": None}, "sizes are plain numbers"),
         ({"precision": "bf16"}, "precision 'bf16'; it is None or one of PrecisionClass.FP32"),

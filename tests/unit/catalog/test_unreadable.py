@@ -100,8 +100,8 @@ def test_each_gets_its_record_and_the_others_are_judged(place: Path, call: Call)
         "19_right": Status.passed,
     }, done.err
     assert found["16_right"].reason.startswith(WHY)
-    assert found["16_right"].reason.endswith(": mend the file")
-    assert "level1/workloads.yaml, problem 18: precision 'fp31'" in found["18_right"].reason
+    assert found["16_right"].reason.endswith(": fix the file")
+    assert "level1/workloads.yaml, problem 18: precision must be one of" in found["18_right"].reason
     assert found["19_latin"].reason == "line 2: byte 18 (0xe9) is not UTF-8: save the file as UTF-8"
     assert done.code == 3
     assert "2 could not be judged, through no fault of theirs" in done.err
@@ -155,7 +155,7 @@ def test_problems_list_and_show(place: Path, call: Call) -> None:
     assert "level1/19" in listed.out
     assert "level1/16" not in listed.out
     assert WHY in listed.err
-    assert "precision 'fp31'" in listed.err
+    assert "precision must be one of fp32, tf32, fp16, bf16, fp8, not 'fp31'" in listed.err
     as_json = call("problems", "list", "--json", "--quick")
     assert as_json.code == 3
     assert [item["id"] for item in json.loads(as_json.out)] == ["level1/19"]

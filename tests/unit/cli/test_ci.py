@@ -307,7 +307,7 @@ def test_a_made_up_tree_can_not_write_elsewhere(repo: Repo, tmp_path: Path) -> N
     ]
     assert held.write([*entries, entry], tmp_path / "into") == [*names, "l"]
     assert [path.name for path in (tmp_path / "into").rglob("*") if path.is_file()] == ["gates.yaml"]
-    with pytest.raises(RevisionError, match="is no commit"):
+    with pytest.raises(RevisionError, match="is not a commit"):
         held.commit("--help")
 
 
@@ -402,7 +402,7 @@ def test_statuses_labels_and_what_has_no_verdict() -> None:
         ("minimum_speedup: {baseline: 3, speedup: 1}", "minimum_speedup.baseline"),
         ("minimum_speedup: {baseline: compiled, speedup: 1}", "nearest: compile"),
         ("refused_labels: unexplained_time", "a list of label names"),
-        ("refused_labels: [torch_onyl]", r"refused_labels: there is no label 'torch_onyl' \(nearest: torch_only\)"),
+        ("refused_labels: [torch_onyl]", r"refused_labels: unknown label 'torch_onyl' \(nearest: torch_only\)"),
         ("{", r"gates.yaml: not valid YAML: .* at line \d, column \d"),
         ("format: 2026-99-99", "not valid YAML: month must be"),
         ("[" * 3000, "not valid YAML"),

@@ -459,8 +459,8 @@ def test_few_wrong_values_are_told_where_to_look() -> None:
 def test_labels_are_explained() -> None:
     text = feedback(failing(Status.passed, labels=("no_custom_kernel", "degenerate_problem")))
 
-    assert "no_custom_kernel: no kernel of its own ran" in text
-    assert "degenerate_problem: the problem accepts answers" in text
+    assert "no_custom_kernel: no kernel of the solution ran" in text
+    assert "degenerate_problem: the problem accepts outputs" in text
 
 
 def test_sources_are_found_by_digest_and_not_through_links(tmp_path: Path) -> None:

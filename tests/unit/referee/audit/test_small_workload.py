@@ -253,7 +253,7 @@ def test_a_tool_that_gives_no_answer_is_ended_and_told(court: Court, monkeypatch
     assert said.endswith("may have a barrier that some threads of a block never reach"), said
     refused = refusal(parse_policy({"refuse_labels": ["audit_incomplete"]}), labels=outcome.labels, evidence={})
     assert refused is not None
-    assert "did not come to its end" in refused.reason
+    assert "a tool of the audit was missing or did not finish" in refused.reason
 
 
 def test_a_tool_that_is_stuck_before_it_sees_anything_is_asked_again(

@@ -130,8 +130,13 @@ def blocked_in_planning(place: Place) -> None:
     ("arguments", "code", "message", "starts"),
     [
         (("gone",), 2, "gone: there is no such file or folder", False),
-        ((), 2, "no solutions named: give files or folders", False),
-        (("solutions", "--problems", "gone"), 2, "no folder of problems at gone: name one by --problems", False),
+        ((), 2, "no solutions named: pass files or folders", False),
+        (
+            ("solutions", "--problems", "gone"),
+            2,
+            "no problems found: the folder gone does not exist; name another by --problems",
+            False,
+        ),
         (("solutions", "--seeds", "none"), 2, "seeds", False),
         (("empty",), 2, "empty: no solution in it; solutions are files like", True),
         (("solutions", "--problem", "level1/20"), 2, "there is no problem 'level1/20' in problems", True),
