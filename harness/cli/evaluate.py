@@ -193,7 +193,8 @@ def eval_command(
         Path | None, option("--config", "YAML file with settings; options of the command line override it.  [none]")
     ] = None,
     jobs: Annotated[
-        int | None, option("--jobs", "Builds that run in parallel.  [number of processors, fewer if memory is short]")
+        int | None,
+        option("--jobs", "Builds that run in parallel.  [half the processors, on host all; fewer if memory is short]"),
     ] = None,
     seeds: Annotated[
         int | None, option("--seeds", "Number of secret seeds for inputs; each gives one correctness test.  [3]")

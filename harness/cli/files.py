@@ -25,7 +25,7 @@ def extract_command(
         str | None,
         option(
             "--problem",
-            "Problem that the responses solve, for example level1/16.  [from KernelBench's file name: level_1_problem_16]",
+            "Problem that the responses solve, for example level1/16.  [from file names like level_1_problem_16.txt]",
         ),
     ] = None,
     author: Annotated[
