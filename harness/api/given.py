@@ -100,9 +100,7 @@ def given_solution(
         if not isinstance(value, str) and (what, value) != ("name", None):
             raise TypeError(f"`{what}` must be a text, not {value!r:.60}")
     if not author or not author.isprintable():
-        raise CatalogError(
-            [f"`author` {author!r:.120} is invalid: it is empty or has characters that can't be printed"]
-        )
+        raise CatalogError([f"`author` {author!r:.120} is invalid: it is empty or not printable"])
     if "/" in author or author in (".", ".."):
         said = f"`author` {author!r:.120} is invalid: it would name another folder of solutions"
         raise CatalogError([said + (f"; use {author.replace('/', '_')!r:.120}" if author.strip("./") else "")])

@@ -433,9 +433,7 @@ def _check_working_folder() -> None:
     try:
         os.getcwd()
     except OSError as error:
-        raise MachineError(
-            "the working folder of this process was removed; call os.chdir with an existing one"
-        ) from error
+        raise MachineError("the working folder of this process was removed; os.chdir to an existing one") from error
 
 
 def _end_aside(flow: Flow, keeper: RunKeeper, owner: int) -> None:
