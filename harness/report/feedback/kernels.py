@@ -109,8 +109,8 @@ def _resources(row: Mapping[str, Any]) -> list[str]:
         lines.append(f"Its grid fills only {show.share(waves)} of the GPU: use more, smaller blocks.")
     elif waves is not None and 1.0 < waves <= SECOND_HELPING:
         lines.append(
-            f"Its grid has {show.digits(waves)} times the blocks that fit on the GPU: most of the GPU is idle while the "
-            "last ones run."
+            f"Its grid has {show.digits(waves)} times the blocks that fit on the GPU: most of the GPU is idle while "
+            "the last ones run."
         )
     if share is not None and share < LOW_OCCUPANCY and limiter in REMEDIES:
         blocks = read.whole(held, "blocks")

@@ -37,7 +37,7 @@ LACKS = {"failed": "did not compile or run", "wrong": "gives wrong values"}
 """Why a baseline has no time, by its outcome."""
 
 BOUNDS = {
-    "memory": "moving each input, parameter and output once",
+    "memory": "moving the least possible number of bytes",
     "compute": "the reference's arithmetic at the peak rate of the precision class",
     "launch": "launching one kernel",
 }
@@ -163,12 +163,12 @@ def _limit(record: Record) -> list[str]:
     if fraction is not None and fraction >= BEYOND:
         lines = [f"Speed of light, bound by {bound}: {BOUNDS[bound]} takes {show.duration(least)} on this GPU."]
         lines.append(
-            f"This solution takes only {show.share(1 / fraction)} of that time. So it does less work than the reference, "
-            "or uses faster arithmetic than that of the precision class."
+            f"This solution takes only {show.share(1 / fraction)} of that time. So it does less work than the "
+            "reference, or uses faster arithmetic than that of the precision class."
         )
         memory_s, reached = read.number(light, "memory_s"), _reached(record)
         if memory_s is not None and reached is not None:
-            moving = f"Moving each input, parameter and output once takes {show.duration(memory_s)}"
+            moving = f"Moving the least possible number of bytes takes {show.duration(memory_s)}"
             lines.append(f"{moving}; the solution reaches {show.share(reached)} of this limit.")
     elif fraction is not None:
         reached_text = f"This solution reaches {show.share(fraction)} of the speed of light"
