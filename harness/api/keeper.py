@@ -139,7 +139,7 @@ def _write_log(path: Path, log: str) -> None:
         path.parent.mkdir(exist_ok=True)
         replace_whole(path, log.encode("utf-8", "replace"))
     except OSError as error:
-        why = f"can't write: {error.strerror or error}; fix that (free disk space), then submit the solution again"
+        why = f"can't be written: {error.strerror or error}; fix that (free disk space), then submit the solution again"
         raise StoreUnavailable(f"{path}: {why}") from error
 
 

@@ -66,7 +66,7 @@ class Harness:
         results: Folder of a run to create or continue, with records and logs. None writes nothing to disk.
         precision: Precision class for all problems: fp32, tf32, fp16, bf16 or fp8. None means each problem's own.
         baselines: Names of baselines such as "eager" and "compile"; the first gives the speedup. None means eager.
-        seeds: Number of secret seeds for inputs; each gives one correctness test. None means 3.
+        seeds: Number of tests on the problem's own inputs, each with another secret seed. None means 3.
         device_policy: Outputs on the wrong device: "strict" rejects them, "coerce" copies them within the measured
             time. None means "strict".
         sandbox: "auto" (as much isolation as this machine allows), "strict" (full isolation or an error) or "off". None

@@ -197,7 +197,8 @@ def eval_command(
         option("--jobs", "Builds that run in parallel.  [half the processors, on host all; fewer if memory is short]"),
     ] = None,
     seeds: Annotated[
-        int | None, option("--seeds", "Number of secret seeds for inputs; each gives one correctness test.  [3]")
+        int | None,
+        option("--seeds", "Number of tests on the problem's own inputs, each with another secret seed.  [3]"),
     ] = None,
     precision: Annotated[
         str | None,
@@ -263,7 +264,11 @@ def eval_command(
         float | None, option("--timing-budget", "Seconds of timing for each solution.  [3]")
     ] = None,
     memory_limit: Annotated[
-        str | None, option("--memory-limit", "Most host memory for a solution's process, for example 8GiB.")
+        str | None,
+        option(
+            "--memory-limit",
+            "Most host memory for a solution's process, for example 8GiB.  [32GiB, or less on a small machine]",
+        ),
     ] = None,
     workers: Annotated[
         int | None, option("--workers", "Solutions evaluated in parallel.  [one for each visible GPU; 1 on host]")

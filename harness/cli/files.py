@@ -54,7 +54,7 @@ def extract_command(
     try:
         placed = transcripts.place(responses, catalog, problem=problem, author=author, out=out, force=force)
     except OSError as error:
-        raise kind_of(error)(f"{error.filename or out}: can't write: {error.strerror or error}") from error
+        raise kind_of(error)(f"{error.filename or out}: can't be written: {error.strerror or error}") from error
     if as_json:
         print_json([item.to_json() for item in placed])
     else:

@@ -206,7 +206,9 @@ def writable(path: Path, option: str) -> Path:
         if not there:
             path.resolve().unlink()  # resolved, so that a link whose target does not exist yet stays
     except OSError as error:
-        raise kind_of(error)(f"{option} {path}: can't write: {error.strerror or error}; name another file") from error
+        raise kind_of(error)(
+            f"{option} {path}: can't be written: {error.strerror or error}; name another file"
+        ) from error
     return path
 
 

@@ -125,7 +125,7 @@ def log_of(store: RunStore, record: Record) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
     except OSError as error:
-        raise StoreError(f"{path}: can't read: {error.strerror or error}; fix or delete the file") from error
+        raise StoreError(f"{path}: can't be read: {error.strerror or error}; fix or delete the file") from error
 
 
 def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
@@ -143,7 +143,7 @@ def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
         if found:
             raise StoreError(f"{wanted!r} names {len(found)} solutions: {terminal.names(found)}; name one of them")
     near = difflib.get_close_matches(wanted, labels, n=5, cutoff=0.3)
-    hint = f"; similar: {terminal.names(near)}" if near else f"; solutions: {terminal.names(labels)}"
+    hint = f"; nearest: {terminal.names(near)}" if near else f"; solutions: {terminal.names(labels)}"
     raise StoreError(f"no solution {wanted!r} in this run{hint}")
 
 

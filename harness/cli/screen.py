@@ -129,7 +129,7 @@ def _screen(path: Path) -> Screening:
     try:
         source = read_source(path)
     except OSError as error:
-        raise ConfigError(f"{path}: can't read: {error.strerror or error}") from error
+        raise ConfigError(f"{path}: can't be read: {error.strerror or error}") from error
     except ValueError as error:
         return Screening(findings=(), unreadable=str(error))
     return screen_cuda(source) if path.suffix in CUDA_SUFFIXES else screen(source)
