@@ -732,7 +732,7 @@ class TestTheCommand:
         solution.parent.mkdir(parents=True)
         solution.write_text("class ModelNew: ...\n")
         assert call(root, "level1/1", "--solved", str(root / "solutions")) == 2
-        assert "no solution there is of a problem that was asked for" in capsys.readouterr().err
+        assert "no solution in this folder solves one of the chosen problems" in capsys.readouterr().err
 
     def test_what_the_budget_left_is_measured_as_the_message_says(
         self, root: Path, capsys: pytest.CaptureFixture[str]
@@ -798,7 +798,7 @@ class TestTheCommand:
             (["--workload", "huge"], "huge"),
             (["--device", "tpu"], "auto, cuda or host"),
             (["--solved", "nowhere"], "nowhere"),
-            (["--resume"], "name their folder by --out"),
+            (["--resume"], "pass --out FOLDER too"),
             (["--jobs", "0"], "--jobs 0"),
             (["--budget-s", "-1"], "--budget-s -1"),
         ],
@@ -837,7 +837,7 @@ class TestTheCommand:
 
         monkeypatch.setattr(MeasuringPool, "run", run)
         assert call(root, "level1/1", "--baseline", "eager,compile", "--budget-s", "1") == 0
-        assert "not begun within the budget: 1 problem" in capsys.readouterr().err
+        assert "--budget-s was used up before 1 problem" in capsys.readouterr().err
 
     def test_a_problem_that_fails_is_a_row_and_exit_code_3(self, root: Path) -> None:
         (root / "problems" / "level1" / "2_test.py").write_text(PROBLEM_FILE.replace("29, 33", "29, 34"))

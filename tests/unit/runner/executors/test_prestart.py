@@ -167,7 +167,7 @@ def test_a_resumed_run_with_nothing_left_to_do_leaves_no_process(place: Place) -
     assert place.left(WORKER) == []
     code, err = place.run("solutions", "--run-id", "r", "--unchecked", "--resume", *QUICK)
     assert code == 0, err
-    assert "0 to evaluate, 1 already there" in err
+    assert "0 to evaluate, 1 already done" in err
     assert place.left(WORKER) == []
     no_zygote_is_left(place)
 
@@ -198,7 +198,7 @@ def test_a_run_that_is_ended_while_it_is_planned_leaves_no_process(
     child.send_signal(number)
     _, err = child.communicate(timeout=LIMIT_S)
     assert child.returncode == code, err
-    assert "nothing was finished, and the same call starts anew" in err
+    assert "no solution was finished; the same command starts again" in err
     assert "Traceback" not in err
     assert place.left(WORKER) == []
     no_zygote_is_left(place)
