@@ -1,4 +1,4 @@
-"""Score GPU kernels: build them, compare them with a reference in a sandbox, time both.
+"""Score GPU kernels: build them, check them in a sandbox, time them.
 
 `from harness import Harness` is the Python API (`harness.api`). It is imported at first use, so that
 `import harness` stays fast.

@@ -1,4 +1,4 @@
-"""The files of a `Harness`: a temporary folder, and the run on disk if the caller wants one.
+"""Files of a `Harness`: a temporary folder, and a run on disk if wanted.
 
 Trusted side. It holds no reference to the `Harness`, so that an unused `Harness` can be garbage-collected.
 """

@@ -1,4 +1,4 @@
-"""`Harness`: running builders and referees that evaluate solutions as they are submitted.
+"""`Harness`: builders and referees that evaluate submitted solutions.
 
 Trusted side. Problems are trusted code, solutions are not. All state belongs to the instance; two instances share only
 the build cache on disk, which is safe to share.

@@ -1,4 +1,4 @@
-"""The command line: reads arguments, calls the harness, prints results, sets the exit code.
+"""The command line: arguments in, results and exit codes out.
 
 Trusted side. Only this room prints. Exit codes:
 

@@ -1,4 +1,4 @@
-"""`harness baseline`: time the references of problems, eager and compiled, before any run.
+"""`harness baseline`: time the references of problems before any run.
 
 Trusted side. The times are stored in the cache folder, where `harness eval --baseline` finds them; `--out` also writes
 them to files for people.

@@ -1,4 +1,4 @@
-"""`harness compare`: compare two runs, or two solutions that it evaluates in one run.
+"""`harness compare`: compare two runs, or two solutions in one run.
 
 Trusted side. Runs are only read; solutions are evaluated as `harness eval` does.
 """

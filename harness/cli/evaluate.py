@@ -1,4 +1,4 @@
-"""`harness eval`: resolve the configuration, run the pipeline, show its progress and results.
+"""`harness eval`: settle the configuration, run it, show the results.
 
 Trusted side. The referees' processes start as soon as the configuration is known. This process imports the rest in the
 meantime, so the imports at the top are only those that the configuration needs.

@@ -1,4 +1,4 @@
-"""`harness import kernelbench` and `harness export kernelbench`: results from and to KernelBench's files.
+"""`harness import kernelbench` and `harness export kernelbench`.
 
 Trusted side. Reads and writes results, evaluates nothing.
 """

@@ -1,4 +1,4 @@
-"""Run a command in a forked child, to notice a problem whose code ends the process.
+"""Run a command in a forked child that a problem's code may end.
 
 Trusted side. The commands about problems execute the code of problems in their own process. Such code can end the
 process silently, with any exit code (`os._exit(0)`, a bad access in compiled code), and a gate would pass. The child

@@ -1,4 +1,4 @@
-"""`harness problems list` and `show`: problems with shapes, costs and speed of light.
+"""`harness problems list` and `show`: shapes, costs, speed of light.
 
 Trusted side. Executes reference code on tensors without data (`harness.referee.problem.shapes`).
 """

@@ -1,4 +1,4 @@
-"""`harness profile`: show which kernels a solution and its reference run, and how long each takes.
+"""`harness profile`: kernels of a solution and its reference, with times.
 
 Trusted side.
 """

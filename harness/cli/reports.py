@@ -1,4 +1,4 @@
-"""`harness report` and `harness plot`: write an HTML page about runs, and its figures as files.
+"""`harness report` and `harness plot`: an HTML page, and its figures.
 
 Trusted side. Reads results and sources, evaluates nothing.
 """

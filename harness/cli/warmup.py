@@ -1,4 +1,4 @@
-"""Evaluate a test solution of the harness, so that the first real evaluation starts faster.
+"""Evaluate a test solution, so that the first real one starts faster.
 
 Trusted side. After its start, a machine reads gigabytes from its disk when torch, cuBLAS, the CUDA compiler and
 compute-sanitizer are first used; the evaluation also shows whether they work. Only caches keep its results: the

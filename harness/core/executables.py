@@ -118,7 +118,7 @@ def git_state(folder: Path) -> tuple[str | None, bool | None, str | None]:
     if shutil.which("git") is None:
         return None, None, "git is not installed"
     # If the harness is installed below another project's checkout, that project's revision is not the harness's.
-    held, why = _answer_of(["git", "ls-files", "--error-unmatch", "model.py"], cwd=folder)
+    held, why = _answer_of(["git", "ls-files", "--error-unmatch", "__main__.py"], cwd=folder)
     if held is None:
         return None, None, f"not run from a git checkout of the harness ({why})"
     revision, why = _answer_of(["git", "rev-parse", "HEAD"], cwd=folder)

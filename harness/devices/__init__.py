@@ -1,4 +1,4 @@
-"""The GPU and the CPU as devices: shared memory, streams, clocks, NVML, NVRTC, measured peaks.
+"""The GPU and the CPU as devices: memory, streams, clocks, NVML, NVRTC.
 
 Floor 2. Both sides of the trust boundary use it. Importing this package does not import torch.
 """

@@ -1,4 +1,4 @@
-"""Write times of baselines as a CSV file: one row for each problem, workload and baseline.
+"""Write times of baselines as CSV: a row a problem, workload, baseline.
 
 Pure functions. Columns and their order are stable; later versions only add columns at the end. Seconds, bytes and flops
 are in base units; absent values are empty.

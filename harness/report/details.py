@@ -1,4 +1,4 @@
-"""Lay out nested values of a record (evidence, timing, build, environment) for the terminal.
+"""Lay out nested values of a record for the terminal.
 
 Pure functions: JSON values in, rich renderables out. Values may come from a submission: text is escaped and put into
 `Text`, which interprets no markup.

@@ -1,4 +1,4 @@
-"""Render the comparison of two runs or two solutions: a table for the terminal, or Markdown.
+"""Render a comparison of runs or solutions: terminal table or Markdown.
 
 Pure functions. Texts come from submissions and go through `report.format`.
 """

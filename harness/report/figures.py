@@ -1,4 +1,4 @@
-"""Draw the figures of a report with matplotlib: speedup distribution, fast_p curves, roofline.
+"""Draw the figures of a report: speedups, fast_p curves, roofline.
 
 Pure functions: entries in, `Figure` objects or bytes out. There is one set for each group of comparable results.
 matplotlib is imported only to draw, so that reports work without it (`MissingPlots`). Names in figures come from

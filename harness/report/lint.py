@@ -1,4 +1,4 @@
-"""Render findings of `harness problems lint`: lines for the terminal, a Markdown table for a file.
+"""Render findings of `harness problems lint` as text or Markdown.
 
 Pure functions.
 """

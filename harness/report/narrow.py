@@ -1,4 +1,4 @@
-"""Show tables on narrow terminals: if columns would be too narrow, each row becomes a block of lines.
+"""Show tables on narrow terminals: a block of lines for each row.
 
 Other pages (Markdown, HTML, CSV) scroll and do not need this.
 """

@@ -1,4 +1,4 @@
-"""Summarise the progress of a run in one line: done, passed, failed, rate, time left, count of each device.
+"""Summarise the progress of a run in one line.
 
 The caller passes the times.
 """

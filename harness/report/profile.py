@@ -1,4 +1,4 @@
-"""Render a profile: totals of both sides, the kernels of each side, hardware counters of both sides.
+"""Render a profile: totals, kernels and hardware counters of both sides.
 
 Pure functions. Names of kernels come from untrusted code and go through `format.line`.
 """

@@ -1,4 +1,4 @@
-"""Describe a profile in sentences: comparison of both calls, extra memory traffic, stalls of slow kernels.
+"""Describe a profile in sentences.
 
 Pure functions. Names of kernels come from untrusted code and go through `format.line`.
 """

@@ -1,4 +1,4 @@
-"""Render pages for the terminal: a solution's line, a run's summary, one record in full, doctor.
+"""Render pages for the terminal: lines, summaries, records, doctor.
 
 Pure functions: values in, rich renderables out. Text that a submission can influence is escaped by `report.format` and
 put into `Text`, never into markup.

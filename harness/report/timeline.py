@@ -1,4 +1,4 @@
-"""Compute how each device spent the time of a run: solutions, references, checks, preparation, idle.
+"""Compute how each device spent the time of a run.
 
 Pure functions. The times come from the `evidence` of records: `ran_on` (device, begin and end), `stages_s` (seconds of
 each stage), `bursts_s` (seconds in timed calls of solution and reference) and `prepared_ahead` (problems that were

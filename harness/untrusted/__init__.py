@@ -1,1 +1,1 @@
-"""Code that shares a process with a submission. Nothing imports it; it is started by name."""
+"""Code that shares a process with a submission; started by name only."""

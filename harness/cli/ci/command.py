@@ -1,4 +1,4 @@
-"""`harness ci`: score the solutions that a branch adds or changes, and check them against gates.
+"""`harness ci`: score a branch's solutions and check them against gates.
 
 Trusted side. Everything except the solutions comes from the base revision.
 """

@@ -1,4 +1,4 @@
-"""Render a verdict for CI systems: Markdown summary, GitHub annotations, JUnit XML, lines for a terminal.
+"""Render a verdict for CI: Markdown, GitHub annotations, JUnit, terminal.
 
 Pure functions: values in, text out. Names, reasons and labels come from a submission, so each format escapes them: a
 table cell stays one cell, an annotation contains no other command, XML has no forbidden characters.

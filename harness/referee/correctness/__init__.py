@@ -1,1 +1,1 @@
-"""Comparison of outputs with the truth: errors, tolerances, precision classes, patterns."""
+"""Comparison of outputs with the truth: errors, tolerances, patterns."""

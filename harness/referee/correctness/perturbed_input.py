@@ -1,4 +1,4 @@
-"""Repeat a call with one influential input element changed: does the answer follow?
+"""Repeat a call with one input element changed: does the output follow?
 
 Trusted side. All other calls have entirely new values. So a solution that caches answers by a few input values, their
 sum or their address never meets a case where its cache is wrong. Here the addresses and all values but one are those of

@@ -1,4 +1,4 @@
-"""Judge errors: the precision class that an answer reaches, and why it falls short.
+"""Judge errors: which precision class an answer reaches, and why.
 
 Trusted side; pure functions. The rest of the harness uses this module; it re-exports the public names of `precision.py`
 and `compare.py`. See guides/design/tolerances.md.

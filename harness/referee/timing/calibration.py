@@ -1,4 +1,4 @@
-"""Compute the wall-clock cost of a call beyond its device time, from trusted bursts.
+"""Compute the wall-clock cost of a call beyond its device time.
 
 Trusted side; pure functions of numbers. `calibrate.py` makes the bursts, `claims.py` compares contestants' bursts with
 them.

@@ -1,4 +1,4 @@
-"""Draw new inputs for back-to-back calls and complete them only at the last moment.
+"""Draw inputs for back-to-back calls; complete them at the last moment.
 
 Trusted side. A kernel left on the device could poll for inputs and begin before the clock does. So most of each input
 is delivered early, and the rest of all sets follows in two short writes just before the gate opens. Work that began

@@ -1,4 +1,4 @@
-"""Decide when timing ends: by the interval's width, its progress, or the time spent.
+"""Decide when timing ends: by interval width, progress, or time spent.
 
 Pure functions of numbers. A width is a difference of logs (0.005 is about 0.5 %); times are in seconds.
 """

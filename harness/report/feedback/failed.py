@@ -1,4 +1,4 @@
-"""Feedback sections for a solution that failed: reason, source line, wrong outputs, reports, advice.
+"""Feedback on a failed solution: reason, source line, outputs, advice.
 
 Pure functions. The text gives two digits of an expected value, as the record's reason does.
 """

@@ -1,4 +1,4 @@
-"""Describe which kernels use the device time of a call, from the kernel census of a record.
+"""Describe which kernels use a call's device time, from the census.
 
 Pure functions. Names come from untrusted code and go through `format.line`.
 """

@@ -1,4 +1,4 @@
-"""Feedback sections for a solution that passed: speedup, speed of light, kernels, suggestions.
+"""Feedback on a passed solution: speedup, limits, kernels, suggestions.
 
 Pure functions.
 """

@@ -1,4 +1,4 @@
-"""Format the findings of the host device and of compute-sanitizer: data races, bad accesses, barrier errors.
+"""Format findings: data races, bad accesses, barrier errors.
 
 Pure functions. Findings are claims of a contestant's process, so every field is read defensively.
 """

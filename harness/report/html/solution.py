@@ -1,4 +1,4 @@
-"""Prepare the section of one record: verdict, feedback, times with samples, kernels, evidence, source, log.
+"""Prepare a solution's section: verdict, times, kernels, evidence, log.
 
 Pure functions. The template escapes the values.
 """

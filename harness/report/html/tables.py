@@ -1,4 +1,4 @@
-"""Prepare the tables of the page: columns, and rows of cells with sort keys and links.
+"""Prepare tables of the page: columns, cells, sort keys, links.
 
 Pure functions. `report.format` formats texts; the template escapes them.
 """

@@ -22,7 +22,7 @@ def test_the_revision_is_the_harness_own(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     package = tmp_path / "site-packages" / "harness"
     package.mkdir(parents=True)
-    (package / "model.py").write_text("x = 1\n")
+    (package / "__main__.py").write_text("x = 1\n")
     (tmp_path / "other.py").write_text("")
     git(tmp_path, "add", "other.py")
     git(tmp_path, "commit", "-qm", "theirs")
@@ -37,7 +37,7 @@ def test_the_revision_is_the_harness_own(tmp_path: Path) -> None:
     assert revision is not None
     assert len(revision) == 40
     assert (dirty, reason) == (False, None)
-    (package / "model.py").write_text("x = 2\n")
+    (package / "__main__.py").write_text("x = 2\n")
     assert git_state(package)[1] is True
     (tmp_path / ".git" / "index").write_bytes(b"x" * 64)
     revision, dirty, reason = git_state(package)
