@@ -6,6 +6,7 @@ console says and what it asks the network for is kept.
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -81,6 +82,17 @@ class Page:
         extra = {"text": text} if text else {}
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **extra)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    def screenshot(self, width: int, height: int) -> bytes:
+        """The top of the page as a PNG of this size, in the light theme."""
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        light = [{"name": "prefers-color-scheme", "value": "light"}]
+        self.send("Emulation.setEmulatedMedia", features=light)
+        try:
+            return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
+        finally:
+            self.send("Emulation.setEmulatedMedia", features=[])
+            self.send("Emulation.clearDeviceMetricsOverride")
 
     def wait(self, expression: str) -> None:
         """Wait until an expression is true."""
