@@ -83,14 +83,17 @@ class Page:
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **extra)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
-    def screenshot(self, width: int, height: int) -> bytes:
-        """The top of the page as a PNG of this size, in the light theme."""
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        light = [{"name": "prefers-color-scheme", "value": "light"}]
-        self.send("Emulation.setEmulatedMedia", features=light)
+    def screenshot(self, width: int, height: int, scale: float = 1.0) -> bytes:
+        """The top of the page in the light theme as a PNG of `width` x `height` pixels; `scale` below 1 shrinks it."""
+        shown = {"width": round(width / scale), "height": round(height / scale)}
+        self.send("Emulation.setDeviceMetricsOverride", **shown, deviceScaleFactor=1, mobile=False)
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+        self.send("Emulation.setScrollbarsHidden", hidden=True)
         try:
-            return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
+            clip = {"x": 0, "y": 0, **shown, "scale": scale}
+            return base64.b64decode(self.send("Page.captureScreenshot", format="png", clip=clip)["data"])
         finally:
+            self.send("Emulation.setScrollbarsHidden", hidden=False)
             self.send("Emulation.setEmulatedMedia", features=[])
             self.send("Emulation.clearDeviceMetricsOverride")
 
