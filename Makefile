@@ -1,5 +1,7 @@
 # make eval    score solutions/examples here: verdicts and a leaderboard (on the GPU, or on the CPU where there is none)
-# make test    ruff, mypy, pytest
+# make test    ruff, mypy, import contracts, and the fast tier of the tests (FILES="tests/unit/core": only these tests)
+# make test-changed  the tests that a change since BASE (default: origin/main) may affect
+# make test-all      ruff, mypy, import contracts, and all tests
 # make warmup  what the first evaluation would otherwise wait for (done once, cached)
 # make clean   remove .venv and caches
 #
@@ -30,7 +32,9 @@ RUN := .venv/bin/python
 INSTALLED := .venv/.installed
 endif
 
-.PHONY: eval test warmup clean install
+PYTEST = $(RUN) -m pytest -q $$($(RUN) -c "import xdist" 2>/dev/null && echo "-n $(WORKERS) --dist loadgroup")
+
+.PHONY: eval test test-all test-changed checks warmup clean install
 .DEFAULT_GOAL := eval
 
 install: $(INSTALLED)
@@ -41,13 +45,24 @@ eval: warmup
 warmup: $(INSTALLED)
 	@$(RUN) -m harness warmup
 
-# In .venv every tool is there. With HARNESS_SYSTEM a checker that is missing is said to be, and pytest still runs.
-test: $(INSTALLED)
+# In .venv every tool is there. With HARNESS_SYSTEM a missing checker is named, and pytest still runs.
+checks: $(INSTALLED)
 	@has() { $(RUN) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$$1') is None)"; }
 	if has ruff; then $(RUN) -m ruff check .; else echo "ruff: not installed here, not run"; fi
 	if has mypy; then $(RUN) -m mypy; else echo "mypy: not installed here, not run"; fi
-	if has xdist; then workers="-n $(WORKERS) --dist loadgroup"; else workers=""; fi
-	$(RUN) -m pytest $$workers -q
+	if has importlinter; then
+	    $(RUN) -c "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports())" | sed -n '/^Contracts$$/,$$p'
+	    $(RUN) -m tests.support.rooms
+	else echo "lint-imports: not installed here, not run"; fi
+
+test: checks
+	@$(PYTEST) $(if $(FILES),$(FILES),--tier fast)
+
+test-changed: checks
+	@$(PYTEST) --changed $(or $(BASE),origin/main)
+
+test-all: checks
+	@$(PYTEST)
 
 .venv/.installed: pyproject.toml constraints.txt
 	@python="$${PYTHON:-$$($(FIND_PYTHON))}"

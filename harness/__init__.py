@@ -1,6 +1,7 @@
-"""A harness that scores GPU kernels: builds them, checks them against a reference in a sandbox, and times both.
+"""Score GPU kernels: build them, compare them with a reference in a sandbox, time both.
 
-`from harness import Harness` is the Python API (`harness.api`); nothing is imported before it is asked for.
+`from harness import Harness` is the Python API (`harness.api`). It is imported at first use, so that
+`import harness` stays fast.
 """
 
 from typing import TYPE_CHECKING, Any

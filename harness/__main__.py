@@ -1,4 +1,4 @@
-"""`python -m harness` is `harness`. Outside layer; imports `cli` only."""
+"""Run the command line: `python -m harness` is `harness`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from harness.cli import main
 
 if __name__ == "__main__":
     code = main()
-    # An interrupt that met text being executed (a dataclass being made) is noted by Python, which would end by SIGINT
-    # although that was dealt with, and whatever `code` is. The next text that is executed wipes the note out.
+    # If Ctrl-C arrives while Python executes a string (as `@dataclass` does), Python remembers it and ends the
+    # process by SIGINT, although `main` handled the interrupt and chose `code`. Executing another string clears that.
     exec("")
     sys.exit(code)

@@ -26,11 +26,13 @@ import pytest
 from harness.core import environment
 from harness.core.config import cache_root
 from harness.core.visible_gpus import visible_gpus
+from tests.support import tiers
 from tests.support.turns import Turns
 
 _DURATIONS: Path | None = None
 
 _NOT_RUN = pytest.StashKey[int]()
+_LEFT_OUT = pytest.StashKey[int]()
 _WHY = pytest.StashKey[str | None]()
 _TURNS = pytest.StashKey[Turns | None]()
 
@@ -75,6 +77,11 @@ def _forget_the_caller() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-durations", type=Path, help="append a line a test to this file: seconds, tab, node id")
+    parser.addoption("--tier", choices=("fast", "rest", "all"), default="all", help="tests/support/tiers.py says which")
+    parser.addoption("--limit-s", type=float, help="of --tier rest: as many tests as take so many seconds")
+    parser.addoption(
+        "--changed", metavar="REVISION", help="only tests that a change since this git revision may affect"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,7 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
     machine = environment.collect()
     why = environment.cuda_unusable(machine)
     config.stash[_WHY] = why
-    config.stash[_NOT_RUN] = 0
+    config.stash[_NOT_RUN] = config.stash[_LEFT_OUT] = 0
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     visible = visible_gpus(machine)
     if worker is not None and visible:
@@ -133,11 +140,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[_NOT_RUN] = len(on_gpu)
         config.hook.pytest_deselected(items=on_gpu)
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+    _choose_tier(config, items)
     for item in items:
         # With `--dist loadgroup` one worker runs all of a file: they share processes that take seconds to start.
         together = item.get_closest_marker("gpu") is not None or _shares(item)
         if together and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _choose_tier(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tier, base = config.getoption("--tier"), config.getoption("--changed")
+    kept = list(items)
+    if base:
+        files = tiers.changed_test_files(base)
+        if config.getoption("--tier") != "rest":
+            kept = [item for item in kept if item.nodeid.partition("::")[0] in files]
+    if tier != "all":
+        slow = tiers.slow({tiers.function_of(item.nodeid): _shares(item) for item in items})
+        wanted = {tiers.function_of(item.nodeid) for item in kept}
+        if tier == "fast":
+            wanted -= slow
+        else:
+            limit_s, workers = config.getoption("--limit-s"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+            wanted = slow if limit_s is None else set(tiers.chosen_rest(slow, limit_s, workers, files if base else ()))
+        kept = [item for item in kept if tiers.function_of(item.nodeid) in wanted]
+    config.stash[_LEFT_OUT] = len(items) - len(kept)
+    items[:] = kept
 
 
 def _shares(item: pytest.Item) -> bool:
@@ -178,6 +206,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["gpu_not_run"] = session.config.stash[_NOT_RUN]
+        output["left_out"] = session.config.stash[_LEFT_OUT]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -186,9 +215,16 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     output = getattr(node, "workeroutput", None) or {}
     stash = node.config.stash
     stash[_NOT_RUN] = max(stash[_NOT_RUN], output.get("gpu_not_run", 0))
+    stash[_LEFT_OUT] = max(stash[_LEFT_OUT], output.get("left_out", 0))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    passed = [report.nodeid for report in terminalreporter.stats.get("passed", ()) if report.when == "call"]
+    tiers.note_runs(passed)
+    if left := config.stash[_LEFT_OUT]:
+        terminalreporter.write_line(
+            f"{left} tests not run: outside of --tier {config.getoption('--tier')}", yellow=True
+        )
     number, why = config.stash[_NOT_RUN], config.stash[_WHY]
     if number:
         plural = "test" if number == 1 else "tests"

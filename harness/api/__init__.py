@@ -1,4 +1,4 @@
-"""The Python API: evaluate solutions from a script, a training loop, an agent.
+"""The Python API: evaluate solutions from a script, a training loop or an agent.
 
     from harness import Harness
 
@@ -7,9 +7,8 @@
         print(result.status, result.speedup)
         print(result.feedback())
 
-Outside layer; trusted side. `session` holds `Harness`, `given` checks what it is handed, `flow` has the threads behind
-it, `keeper` the folders, `result` is what comes back; the rewards are `harness.results.reward`. No state outside a
-`Harness`, which is safe to use from several threads.
+Trusted side. All state belongs to a `Harness`, which is safe to use from several threads. The rewards are in
+`harness.results.reward`.
 """
 
 from concurrent.futures import as_completed

@@ -1,6 +1,6 @@
-"""What is behind `Harness`: a conductor to which work arrives while it runs, and results as futures.
+"""Run submitted solutions through an executor and deliver the results as futures.
 
-Outside layer; trusted side.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -19,11 +19,18 @@ from harness.runner.listeners import Kind, PendingSolution
 from harness.runner.runner import AHEAD, Runner
 from harness.runner.scheduler import Schedule
 
-_CLOSED = "the Harness was closed before this solution was judged"
+_CLOSED = "the Harness was closed before this solution was evaluated"
 
 
 class Flow:
-    """Runs what it is given through an executor, which it closes at the end. Safe for threads."""
+    """Run solutions through an executor, and settle their futures. Safe to use from several threads.
+
+    Args:
+        executor: Builds and evaluates solutions; `close` closes it.
+        config: Settings of the run.
+        environment: Facts about this machine.
+        deliver: Turns a record into the result of a future, and stores it.
+    """
 
     def __init__(
         self,
@@ -44,8 +51,15 @@ class Flow:
         self._runner.start()
 
     def submit(self, work: PendingSolution, future: Future[Result], owner: object = None) -> None:
-        """The future is settled once the work is judged; `owner` is kept until then. Raises `RuntimeError` after
-        `close`.
+        """Queue a solution.
+
+        Args:
+            work: The solution.
+            future: Gets the result.
+            owner: An object to keep alive until the future is settled.
+
+        Raises:
+            RuntimeError: This flow is closed.
         """
         with self._lock:
             if self._closing:
@@ -58,14 +72,16 @@ class Flow:
 
     @property
     def calls_back(self) -> bool:
-        """Whether it is one of its own threads that asks: in what is called back on a future. All the others may wait
-        for that one.
+        """Whether the caller is one of this flow's threads, that is, in a future's callback.
+
+        Such a caller must not wait for the flow: other threads may wait for it.
         """
         return any(thread is threading.current_thread() for _, thread in self._runner.threads)
 
     def close(self) -> None:
-        """Cancel what has not begun, end every process; what was being judged gets an exception. Idempotent, also where
-        it was interrupted before.
+        """Cancel waiting solutions, end all processes, and fail solutions that are under way.
+
+        May be called again, also after an interrupted call.
         """
         with self._lock:
             self._closing = True
@@ -76,6 +92,7 @@ class Flow:
         self._fail_all(ExecutorError(_CLOSED))
 
     def wanted(self, work: PendingSolution) -> bool:
+        """Return whether the solution is still to be built: its future is not cancelled."""
         with self._lock:
             if work not in self._futures:
                 return False
@@ -86,13 +103,17 @@ class Flow:
             return False
 
     def built(self, work: PendingSolution, built: Built) -> None:
-        """What a killed builder says is no verdict."""
+        """Accept a build, unless this flow is closed: the message of a killed builder is no verdict.
+
+        Raises:
+            ExecutorError: This flow is closed.
+        """
         if self._closing:
             built.release()
             raise ExecutorError(_CLOSED)
 
     def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
-        """The result is delivered, but not what comes of processes that are being ended."""
+        """Deliver a record as the result of its future; after `close`, fail the future instead."""
         if self._closing:
             self._fail(work, ExecutorError(_CLOSED))
             return
@@ -105,7 +126,7 @@ class Flow:
             _settle(lambda: future.set_result(result))
 
     def failed(self, work: PendingSolution | None, error: BaseException) -> None:
-        """Whatever goes wrong while the processes are being ended goes wrong because of that."""
+        """Fail one future, or all; an error after `close` is reported as caused by it."""
         if self._closing and not isinstance(error, ExecutorError):
             error = ExecutorError(f"{_CLOSED} ({type(error).__name__})")
         if work is not None:
@@ -114,31 +135,31 @@ class Flow:
             self._fail_all(error)
 
     def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
-        """Where none is left, all that waits is told so."""
+        """Fail all waiting futures if no device is left."""
         if (why := self._runner.lost) and not self._closing:
             self._fail_all(ExecutorError(f"no device is left: {why}"))
 
     def left(self, kind: Kind) -> None:
-        """A thread that ends tells nobody anything: `failed` did."""
+        """Do nothing: `failed` has already reported the error that ended a thread."""
 
     def noted(self, message: str) -> None:
-        """Nobody watches."""
+        """Do nothing: nobody reads messages."""
 
     def _claimed(self, work: PendingSolution) -> Future[Result] | None:
-        """The future, for the one who settles it, or says that it is cancelled; None where somebody else does."""
+        """Take the future of a solution, to settle it; None if another thread has taken it."""
         with self._lock:
             future, _ = self._futures.pop(work, (None, None))
         return future
 
     def _forget(self, work: PendingSolution) -> None:
-        """Its future is done: where whoever waits for it has cancelled it, nobody but this has heard of that."""
+        """Drop a done future; if the caller has cancelled it, notify its waiters."""
         if (future := self._claimed(work)) is not None and future.cancelled():
-            future.set_running_or_notify_cancel()  # else `as_completed` waits for it
+            future.set_running_or_notify_cancel()  # otherwise `as_completed` waits forever
 
     def _fail(self, work: PendingSolution, error: BaseException) -> None:
         if (future := self._claimed(work)) is None:
             return
-        # What has not begun is cancelled by a close, and so is told apart from what was under way.
+        # `close` cancels futures that have not started and fails those under way, so callers can tell them apart.
         if self._closing:
             _settle(future.cancel)
         if future.running() or future.set_running_or_notify_cancel():
@@ -152,6 +173,6 @@ class Flow:
 
 
 def _settle(tell: Callable[[], object]) -> None:
-    """What is called back on this may raise what ends a thread, such as `SystemExit`: it ends none of these."""
+    """Settle a future; an exception in one of its callbacks, even `SystemExit`, must not end this thread."""
     with suppress(BaseException):
         tell()

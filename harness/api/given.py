@@ -1,7 +1,7 @@
-"""What callers of `Harness` hand over, checked before anything starts: problems, solutions and their names, sizes.
+"""Check the arguments of `Harness` calls: problems, solutions, names, workloads.
 
-Outside layer; trusted side, reading untrusted files. Whatever is wrong here is the call's fault and is raised at once:
-later it would cost an evaluation, or leave a record that no command reads.
+Trusted side; reads untrusted files. A wrong argument raises at once: later it would cost an evaluation, or write a
+record that no command can read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.problem import InputRules, Problem, Solution, Workload, digest_text
 
 MAX_NAME_CHARS = 80
-"""So much of a solution's name is seen in its file's."""
+"""Characters of a solution's name that its file name keeps."""
 
 MAX_SAMPLE = 2**63 - 1
 
@@ -31,11 +31,20 @@ _ENDS_LIKE_A_SAMPLE = re.compile(r"_sample\d+\Z")
 
 
 def given_problem(wanted: str | Path) -> Problem | None:
-    """The problem in the text or the file `wanted`; None where it may be an id. Raises `CatalogError`, and `TypeError`
-    for what is of another kind than `Harness.submit` says.
+    """Return the problem in a source text or a file.
+
+    Args:
+        wanted: An id, the source of a problem (several lines), or the path of a problem file.
+
+    Returns:
+        The problem, or None if `wanted` may be an id.
+
+    Raises:
+        CatalogError: The file is no problem, or can't be read.
+        TypeError: `wanted` has another type.
     """
     if not isinstance(wanted, str | Path):
-        raise TypeError(f"a problem is an id, a text, the Path of a file or a Problem, not {type(wanted).__name__}")
+        raise TypeError(f"`problem` must be an id, a source text, a Path or a Problem, not {type(wanted).__name__}")
     if isinstance(wanted, str) and ("\n" in wanted or "\r" in wanted):
         source = wanted.removeprefix(_BYTE_ORDER_MARK)
         digest = digest_text(source, "{}")
@@ -48,10 +57,10 @@ def given_problem(wanted: str | Path) -> Problem | None:
             rules=InputRules(),
         )
     path = Path(wanted)
-    if path.suffix != ".py" or not os.path.isfile(path):  # also where no file can have that name
+    if path.suffix != ".py" or not os.path.isfile(path):  # `os.path` accepts names that no file can have
         return None
     if PROBLEM_FILE.fullmatch(path.name) is None:
-        raise CatalogError([f"{path}: a problem's file is called like 16_matmul.py; or hand over its text"])
+        raise CatalogError([f"{path}: the file of a problem needs a name like 16_matmul.py; or pass its source text"])
     folder = path.parent.resolve()
     held = next(held for held in load_problems(folder).known.values() if held.path == folder / path.name)
     if held.failure is not None:
@@ -62,8 +71,18 @@ def given_problem(wanted: str | Path) -> Problem | None:
 def given_solution(
     problem: Problem, source: str | Path, *, author: str, name: str | None, sample: int | None
 ) -> Solution:
-    """The solution in the text or the file `source`. Raises `CatalogError`, and `TypeError` for what is of another
-    kind than `Harness.submit` says.
+    """Return the solution in a source text or a file.
+
+    Args:
+        problem: The problem that it solves.
+        source: Its source text (`str`) or its file (`Path`).
+        author: Name of its author.
+        name: Its name in results; None means a digest of the text.
+        sample: Its number among several samples (0 or more), or None.
+
+    Raises:
+        CatalogError: The file can't be read, or a value is invalid.
+        TypeError: An argument has another type.
     """
     failure = None
     if isinstance(source, Path):
@@ -72,19 +91,19 @@ def given_solution(
         except ValueError as error:
             raise CatalogError([f"{source}: {error}"]) from error
     elif isinstance(source, str):
-        text = source.removeprefix(_BYTE_ORDER_MARK)  # as of a file
+        text = source.removeprefix(_BYTE_ORDER_MARK)  # as reading a file does
     else:
-        raise TypeError(f"a solution is a text, or the Path of a file, not {type(source).__name__}")
+        raise TypeError(f"`source` must be a source text or a Path, not {type(source).__name__}")
     if len(text.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
-        raise CatalogError([f"a solution of {problem.id} has more than {MAX_SOURCE_BYTES} bytes"])
+        raise CatalogError([f"a solution of {problem.id} has more than {MAX_SOURCE_BYTES} bytes: make it shorter"])
     for what, value in (("author", author), ("name", name)):
         if not isinstance(value, str) and (what, value) != ("name", None):
-            raise TypeError(f"`{what}` is a text, not {value!r:.60}")
+            raise TypeError(f"`{what}` must be a text, not {value!r:.60}")
     if not author or not author.isprintable():
-        raise CatalogError([f"{author!r:.120} can't be an author: it is empty, or can't be printed"])
+        raise CatalogError([f"`author` {author!r:.120} is invalid: it is empty or not printable"])
     if "/" in author or author in (".", ".."):
-        said = f"{author!r:.120} can't be an author: it would be another folder of solutions"
-        raise CatalogError([said + (f"; {author.replace('/', '_')!r:.120} can" if author.strip("./") else "")])
+        said = f"`author` {author!r:.120} is invalid: it would name another folder of solutions"
+        raise CatalogError([said + (f"; use {author.replace('/', '_')!r:.120}" if author.strip("./") else "")])
     number_of_sample = _whole(sample)
     level, _, number = problem.id.partition("/")
     file = f"{number}_{_called(name, text, number_of_sample)}.py"
@@ -100,8 +119,9 @@ def given_solution(
 
 
 def _called(name: str | None, text: str, sample: int | None) -> str:
-    """What its file is called: where two differ in name or sample, these do. A run holds one record and one log of
-    each, and who shares them loses them.
+    """Return a file name that differs for solutions that differ in name or sample.
+
+    A run keeps one record and one log for each file name: two solutions with the same one would overwrite each other.
     """
     said = name or digest_text(text)[:12]
     called = re.sub(r"[^A-Za-z0-9._-]+", "_", said)[:MAX_NAME_CHARS]
@@ -111,37 +131,46 @@ def _called(name: str | None, text: str, sample: int | None) -> str:
 
 
 def _whole(sample: int | None) -> int | None:
-    """A plain number, which a record can hold, of any whole one: numpy's and torch's are not JSON."""
+    """Convert a sample number to `int`: integers of numpy and torch can't be written as JSON."""
     if sample is None:
         return None
     try:
         number = operator.index(sample)
     except TypeError:
-        raise TypeError(f"`sample` is a whole number or None, not {sample!r:.60}") from None
+        raise TypeError(f"`sample` must be an integer or None, not {sample!r:.60}") from None
     if not 0 <= number <= MAX_SAMPLE:
-        raise CatalogError([f"a sample's number is from 0 to 2**63 - 1, not {number if number < 0 else 'more'}"])
+        raise CatalogError([f"`sample` must be from 0 to 2**63 - 1, not {number if number < 0 else 'more'}"])
     return number
 
 
 def given_workload(problem: Problem, workload: Workload) -> Workload:
-    """`workload`, if the problem has such sizes, a referee can be told of them, and their name means no others. Raises
-    `CatalogError`.
+    """Check a workload of the caller and return it.
+
+    Args:
+        problem: The problem that it is for.
+        workload: Its name, sizes and precision class.
+
+    Raises:
+        CatalogError: The problem has no such sizes, a value can't be sent to a referee, or the problem declares other
+            sizes by this name.
     """
     name, precision, sizes = _parts(workload)
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise CatalogError([f"{name!r:.60} can't be a workload's name: it is no text, is blank, or can't be printed"])
+        raise CatalogError([f"{name!r:.60} is no name for a workload: it must be a text, not blank, and printable"])
     if not isinstance(precision, PrecisionClass | None):
         known = ", ".join(f"PrecisionClass.{item.name}" for item in PrecisionClass)
-        raise _unusable(workload, f"precision {precision!r:.60}; it is None or one of {known}")
+        raise _unusable(workload, f"precision {precision!r:.60} must be None or one of {known}")
     if not isinstance(sizes, Mapping):
         raise _unusable(workload, f"{sizes!r:.60}; {_SIZES}")
     declared = problem.workloads.get(name)
     if declared is not None and declared != workload:
-        raise _unusable(workload, f"{problem.id} means other sizes by that name, or another precision; take another")
+        raise _unusable(
+            workload, f"{problem.id} declares other sizes or another precision by this name; use another name"
+        )
     try:
         held = constants(python_ast.parse(problem.source)) if declared is None else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):
-        held = None  # a verdict on the problem is to come
+        held = None  # the evaluation reports the broken problem
     for size, value in sizes.items():
         try:
             if held is not None:
@@ -153,12 +182,12 @@ def given_workload(problem: Problem, workload: Workload) -> Workload:
 
 
 def _parts(workload: Workload) -> tuple[object, object, object]:
-    """Its name, class and sizes: nobody has looked at what a caller made it of."""
+    """Return name, precision and sizes as unchecked objects: a caller may have passed anything."""
     return workload.name, workload.precision, workload.sizes
 
 
-_SIZES = "sizes are plain numbers, truth values or texts, by the names of the file's constants"
+_SIZES = "sizes must map names of constants in the problem file to numbers, booleans or texts"
 
 
 def _unusable(workload: Workload, why: str) -> CatalogError:
-    return CatalogError([f"workload {workload.name!r} can't be used: {why}"])
+    return CatalogError([f"workload {workload.name!r} is invalid: {why}"])

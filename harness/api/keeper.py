@@ -1,6 +1,6 @@
-"""What a `Harness` keeps: the folder of what is under way, and the run on disk where one was asked for.
+"""The files of a `Harness`: a temporary folder, and the run on disk if the caller wants one.
 
-Outside layer; trusted side. Knows no `Harness`, so that one that nobody has any more can be ended.
+Trusted side. It holds no reference to the `Harness`, so that an unused `Harness` can be garbage-collected.
 """
 
 from __future__ import annotations
@@ -29,21 +29,30 @@ from harness.runner.listeners import PendingSolution
 from harness.runner.plan import PlannedSolution
 
 MAX_LOG_BYTES = 2**20
-"""Of a longer log the end is kept."""
+"""Longest log that is kept, in bytes; of a longer log only the end."""
 
 
 class RunKeeper:
-    """Safe for threads."""
+    """Keep logs and records. Safe to use from several threads.
+
+    Args:
+        results: Folder of the run to create or continue, or None for no run.
+        config: Settings of the run.
+        environment: Facts about this machine.
+
+    Raises:
+        StoreError: The folder holds a run with other settings, or no run can be kept there.
+        OSError: A folder can't be written.
+    """
 
     def __init__(self, results: Path | None, config: RunConfig, environment: Environment) -> None:
-        """`results` is the folder of the run to keep, created or continued. Raises `StoreError`, `OSError`."""
         self._lock = threading.Lock()
         self._numbers = count()
         self._introduced: set[str] = set()
         self._sizes: dict[tuple[str, str, str], tuple[dict[str, Any], PrecisionClass | None]] = {}
         self._store: RunStore | None = None
         self.folder = Path(tempfile.mkdtemp(prefix="harness-"))
-        weakref.finalize(self, _remove, self.folder, os.getpid())  # also where nobody calls `close`
+        weakref.finalize(self, _remove, self.folder, os.getpid())  # in case nobody calls `close`
         try:
             if results is not None:
                 self._store = _opened(results, config, environment)
@@ -52,61 +61,67 @@ class RunKeeper:
             raise
 
     def work(self, job: PlannedSolution) -> PendingSolution:
-        """What is to be done for `job`, with a log of its own. Raises `CatalogError` where the run that is kept could
-        not tell its records from those of other sizes.
+        """Return a planned solution with its own log file.
+
+        Raises:
+            CatalogError: The kept run has other sizes by the name of this workload, so its records would be mixed up.
         """
         name, meant = job.workload.name, (dict(job.workload.sizes), job.workload.precision)
-        # A problem that was changed meanwhile has another digest, which records tell, and may mean something else.
+        # A changed problem has another digest, which is in its records, so its workload may have other sizes.
         key = (job.problem.id, job.problem.digest, name)
         with self._lock:
             known = self._sizes.setdefault(key, meant) if self._store is not None else meant
         if known != meant:
             raise CatalogError(
                 [
-                    f"workload {name!r:.60} of {job.problem.id} had the sizes {known[0]!r:.200} before, or another "
-                    "precision; a run that is kept tells workloads by their names: take another"
+                    f"workload {name!r:.60} of {job.problem.id} had other sizes ({known[0]!r:.200}) or another "
+                    "precision before; a run identifies workloads by their names: use another name"
                 ]
             )
         return PendingSolution(job=job, log_path=self.folder / f"{next(self._numbers)}.log")
 
     def introduce(self, solution: Solution) -> list[str]:
-        """Note in the run that is kept, once an author, what the `author.yaml` beside a solution's file says. Returns
-        what is wrong with that, one line each.
+        """Copy the `author.yaml` next to a solution's file to the kept run, once for each author.
+
+        Returns:
+            The errors in that file, one line each.
         """
         with self._lock:
             if self._store is None or solution.author in self._introduced:
                 return []
             self._introduced.add(solution.author)
             authors, findings = find_authors([solution])
-            # Nobody's solution waits for it; what is wrong with the disk, the first record will tell.
+            # An error of the disk is ignored here: writing the first record will report it.
             with suppress(StoreError):
                 for author in authors.values():
                     self._store.note_author(author)
         return findings
 
     def deliver(self, work: PendingSolution, record: Record) -> Result:
-        """The result, kept where a run is. Raises `StoreUnavailable` where it can't be: then there is no record of it
-        either, and it may be done again.
+        """Return the result, and write it to the kept run.
+
+        Raises:
+            StoreUnavailable: It can't be written; then the run has no record of it, and it may be submitted again.
         """
         log = _tail(work.log_path)
         with self._lock:
             if self._store is not None:
-                # The record comes last: whoever is told of a failure finds none of it in the run.
+                # The record comes last: after an error the run has no record.
                 _write_log(self._store.log_path(record.solution), log)
                 self._store.append(record)
-        # A loop may run for days: nothing of a finished solution stays in the temporary folder.
+        # A loop may run for days: delete the log of each finished solution from the temporary folder.
         with suppress(OSError):
             work.log_path.unlink()
         return Result(record=record, source=work.job.solution.source, log=log)
 
     def let_go(self) -> None:
-        """Give up the run's lock, as nothing comes any more: others may continue it. Idempotent."""
+        """Release the lock of the run, so that others may continue it. May be called again."""
         with self._lock:
             if self._store is not None:
                 self._store.close()
 
     def close(self) -> None:
-        """Nothing is under way any more: `let_go`, and remove the folder. Idempotent."""
+        """Release the run and remove the temporary folder. May be called again."""
         self.let_go()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -119,17 +134,17 @@ def _opened(folder: Path, config: RunConfig, environment: Environment) -> RunSto
 
 
 def _write_log(path: Path, log: str) -> None:
-    """Whole, or that of the record before it stays. Raises `StoreUnavailable`."""
+    """Replace a log file as a whole; on an error (`StoreUnavailable`) the old one stays."""
     try:
         path.parent.mkdir(exist_ok=True)
         replace_whole(path, log.encode("utf-8", "replace"))
     except OSError as error:
-        why = f"can't be written: {error.strerror or error}; mend that (make room), then submit the solution again"
+        why = f"can't be written: {error.strerror or error}; fix that (free disk space), then submit the solution again"
         raise StoreUnavailable(f"{path}: {why}") from error
 
 
 def _remove(folder: Path, owner: int) -> None:
-    """The folder of the process `owner`, if this is that one and no fork of it."""
+    """Remove the folder, if this process is `owner` and not its fork."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,6 +1,6 @@
-"""What an evaluation gives back: the record, and what loops ask of it.
+"""The result of an evaluation: the record, with properties for loops.
 
-Outside layer; trusted side. Values only.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from harness.results.scoring import EAGER, baselines_of, entries_of, main_baseli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One evaluated solution: its record (the same as in `records.jsonl`), its source, and what its build and its
-    process printed.
+    """One evaluated solution.
+
+    Attributes:
+        record: Its record, the same as in `records.jsonl`.
+        source: Its source text.
+        log: Output of its build and its process.
     """
 
     record: Record
@@ -27,59 +31,70 @@ class Result:
     log: str
 
     def __hash__(self) -> int:
-        """Of what it is found by, so that results can be kept in sets and as keys: a record holds dicts."""
+        """Hash the identity of the record, so that results can be in sets: a record holds dicts."""
         held = self.record
         return hash((held.problem, held.solution, held.sample, held.workload, held.finished_at, self.source))
 
     @property
     def status(self) -> Status:
+        """How the evaluation ended."""
         return self.record.status
 
     @property
     def passed(self) -> bool:
-        """Built, right on every input variant, and (where the device times) timed."""
+        """Whether it built, was correct on every input variant and, on a GPU, was timed."""
         return self.record.status is Status.passed
 
     @property
     def reason(self) -> str:
-        """One line that a person can act on."""
+        """The defect and its evidence, in one line."""
         return self.record.reason
 
     @property
     def speedup(self) -> float | None:
-        """Against the first of the `baselines` (eager, unless others were asked for); above 1 is faster. None where it
-        did not pass or was not timed.
+        """Speedup over the first of the `baselines` (by default eager); above 1 is faster.
+
+        None if the solution did not pass or was not timed.
         """
         return self.record.speedup
 
     @property
     def speedups(self) -> dict[str, float]:
-        """Against every baseline that was asked for and has a time, by name."""
+        """Speedup over each requested baseline that has a time: name -> speedup."""
         named = (main_baseline(self.record), *baselines_of(self.record), EAGER)
         found = {name: entries_of([self.record], baseline=name)[0].speedup for name in named}
         return {name: speedup for name, speedup in found.items() if speedup is not None}
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the speedup, None where there is none."""
+        """The 95 % confidence interval of the speedup, or None."""
         held = (self.record.timing or {}).get("speedup")
         low, high = (held.get("low"), held.get("high")) if isinstance(held, dict) else (None, None)
         return (float(low), float(high)) if low is not None and high is not None else None
 
     def feedback(self) -> str:
-        """Text for whoever wrote the solution, a model or a person: what failed and where, or how good it is."""
+        """Return a text for the author, a model or a person: the defect with its place, or the speed."""
         return feedback(self.record, source=self.source, log=self.log)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as a JSON object, which is the caller's own: whatever becomes of it, this stays as it is."""
+        """Return a copy of the record as a JSON object."""
         return deepcopy(self.record.to_json())
 
 
 def reward(result: Result | Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | None:
-    """One number for training and search, as `RewardPolicy` documents; None where the record says nothing about the
-    solution (a fault of the harness, or something this machine lacks): leave that sample out. Raises `TypeError` for
-    what is neither.
+    """Return one number for training and search.
+
+    Args:
+        result: The result or the record of a solution.
+        policy: How to compute the reward; see `RewardPolicy`.
+
+    Returns:
+        The reward, or None if the record says nothing about the solution (an error of the harness, or missing hardware
+        or software): leave this sample out.
+
+    Raises:
+        TypeError: `result` is neither a `Result` nor a `Record`.
     """
     if not isinstance(result, Result | Record):
-        raise TypeError(f"a reward is of a Result or a Record, not {type(result).__name__}")
+        raise TypeError(f"`result` must be a Result or a Record, not {type(result).__name__}")
     return reward_of(result.record if isinstance(result, Result) else result, policy)

@@ -1,7 +1,7 @@
-"""`Harness`: warm builders and referees that evaluate what they are given, one solution or thousands.
+"""`Harness`: running builders and referees that evaluate solutions as they are submitted.
 
-Outside layer; trusted side. Problems are trusted code, solutions are not. Everything belongs to the instance; two of
-them share nothing but the build cache on disk, which is safe to share.
+Trusted side. Problems are trusted code, solutions are not. All state belongs to the instance; two instances share only
+the build cache on disk, which is safe to share.
 """
 
 from __future__ import annotations
@@ -34,33 +34,61 @@ from harness.runner.executors.local import LocalExecutor
 from harness.runner.plan import PlannedSolution
 
 Timing = Literal["quick", "full"]
-"""`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or
-3 s."""
+"""How long to measure.
+
+`quick` stops when the half width of the speedup's confidence interval is below 2 %, or after 0.25 s of timing. `full`
+stops as the command line does: below 0.5 %, or after 3 s.
+"""
 
 QUICK = TimingConfig(min_samples=12, sets_per_burst=8, relative_half_width=0.02, budget_s=0.25)
 
 
 class HarnessClosed(RuntimeError):
-    """Asked for work after `close`, or in a process that was forked from the one that made it."""
+    """A `Harness` was used after `close`, or in a process forked from the one that made it."""
 
 
 class Harness:
-    """Evaluates solutions on this machine.
+    """Evaluate solutions on this machine.
 
         with Harness(device="auto") as h:
             print(h.evaluate("level1/19", source).speedup)
 
-    `device`: "auto" (a GPU where one can be used, else host), "cuda" or "host". `problems`: the folder that ids such
-    as "level1/19" are looked up in. `workload`: sizes by name; None is `full` on a GPU, `small` (where declared) on
-    the host. `timing`: how long to measure, see `Timing`, or a `TimingConfig`. `results`: a folder to keep as a run
-    (records, logs), created or continued; None keeps nothing on disk. `policy`: as in a configuration file, which right
-    answers to refuse. `baselines`: names such as "eager" and "compile", of which the first decides the speedup. The
-    rest are the command line's settings of the same names; None is its default.
+    The processes start with the first evaluation, which takes some seconds because torch is imported. They end with
+    `close` or the `with` block; without these, when the `Harness` is garbage-collected and no evaluation is under way.
+    All methods may be called from any thread.
 
-    Processes start with the first evaluation (some seconds: torch is imported) and end with `close` or the `with`
-    block; where neither comes, once nobody has the `Harness` any more and nothing is under way. Every method may be
-    called from any thread. Raises `MachineError` where the device can't be used or the working folder is gone,
-    `ConfigError` for an impossible setting, or a folder of caches that can't be written.
+    Args:
+        device: "auto" (a GPU if there is a usable one, else host), "cuda" or "host".
+        problems: Folder in which ids such as "level1/19" are looked up.
+        workload: Name of the workload (set of sizes). None means `full` on a GPU; on the host `small`, or `full` if a
+            problem declares no `small`.
+        timing: How long to measure: "quick" or "full" (see `Timing`), or a `TimingConfig`.
+        results: Folder of a run to create or continue, with records and logs. None writes nothing to disk.
+        precision: Precision class for all problems: fp32, tf32, fp16, bf16 or fp8. None means each problem's own.
+        baselines: Names of baselines such as "eager" and "compile"; the first gives the speedup. None means eager.
+        seeds: Number of tests on the problem's own inputs, each with another secret seed. None means 3.
+        device_policy: Outputs on the wrong device: "strict" rejects them, "coerce" copies them within the measured
+            time. None means "strict".
+        sandbox: "auto" (as much isolation as this machine allows), "strict" (full isolation or an error) or "off". None
+            means "auto".
+        audit: Runs under compute-sanitizer: "always", "never" or "auto" (if it is installed). None means "auto".
+        checked: Whether the host device checks for data races and accesses out of bounds. None means yes.
+        allow_degenerate: Whether to evaluate problems that fail to reject wrong answers. None means no.
+        policy: Correct solutions to refuse, as in a configuration file. None refuses no correct solution.
+        jobs: Builds that run in parallel. None means half the processors (on the host all), fewer if memory is short.
+        workers: Solutions evaluated in parallel. None means one for each visible GPU, and one on the host.
+        compile_timeout_s: Most seconds for the build of one solution. None means 300.
+        load_timeout_s: Most seconds to import a solution and construct its model. None means 120.
+        call_timeout_s: Most seconds for one call of `forward`. None means 60.
+        solution_timeout_s: Most seconds for one solution, without its build. None means 300.
+        memory_limit_bytes: Most bytes of host memory for a solution's process. None means 32 GiB, or less on a machine
+            with less memory.
+        cache_dir: Folder for compiled extensions and other cached files. None means HARNESS_CACHE, or
+            ~/.cache/kernel-harness.
+
+    Raises:
+        ConfigError: A setting is invalid, or the cache folder can't be written.
+        MachineError: The device can't be used, or the working folder of this process was removed.
     """
 
     def __init__(
@@ -96,7 +124,7 @@ class Harness:
         self._environment = collect()
         found = machine(self._environment)
         try:
-            # Other folders may be worked in later, and this one removed.
+            # The caller may change the working folder later.
             self._results = None if results is None else parse_path(results).absolute()
         except ValueError as error:
             raise ConfigError(f"Harness: `results` must be {error}, not {results!r:.60}") from None
@@ -105,7 +133,7 @@ class Harness:
             run_id=new_run_id(),
             source="Harness",
             options={
-                "paths": [Path()],  # nothing is looked for there: solutions arrive one by one
+                "paths": [Path()],  # a placeholder: solutions are submitted one by one
                 "problems": problems,
                 "device": device,
                 "workload": workload,
@@ -132,7 +160,7 @@ class Harness:
         ready_cache(self._config.cache_dir, "cache_dir or HARNESS_CACHE")
         why = cuda_unusable(self._environment)
         if self._config.device is DeviceKind.CUDA and why:
-            raise MachineError(f"{why}; device='host' checks values on the CPU")
+            raise MachineError(f"{why}; use device='host' to check correctness on the CPU")
         self._named_workload = workload
         self._lock = threading.RLock()
         self._ending = threading.RLock()
@@ -144,12 +172,12 @@ class Harness:
 
     @property
     def device(self) -> DeviceKind:
-        """Where solutions are executed."""
+        """The device that executes solutions."""
         return self._config.device
 
     @property
     def config(self) -> RunConfig:
-        """Every setting, settled."""
+        """All settings, with defaults filled in."""
         return self._config
 
     def submit(
@@ -162,24 +190,37 @@ class Harness:
         name: str | None = None,
         sample: int | None = None,
     ) -> Future[Result]:
-        """Start evaluating `source` (a `str` is a solution's text, a `Path` its file) and return at once.
+        """Start the evaluation of a solution and return at once.
 
-        `problem` is an id ("level1/19"), the path of a problem file, the text of one (more than one line), or a
-        `Problem`. `workload` is a name that it declares, or a `Workload` of other sizes, whose name must be its own.
-        `author`, `name` (None: of the text) and `sample` (from 0) are what the record is found by: of several with the
-        same for one problem and workload, a run that is kept counts the last one. The future's `result()` is a `Result`
-        whatever the solution does. It raises only where there can be none: no device is left, or this was closed
-        (`ExecutorError`), or the disk is full (`OSError`, `StoreUnavailable`), and then keeps none. `cancel()` works
-        until the build begins.
+        `author`, `name` and `sample` identify the record. If several records of one problem and workload have the same
+        ones, the last counts in a kept run. The first call starts the processes.
 
-        Raises `CatalogError` where the problem, workload or file can't be found or used, the problem can't be read, or
-        a run that is kept knows other sizes of it by that workload's name; `TypeError` for a problem, source, author,
-        name, sample or workload of another kind; `HarnessClosed` after `close` and in a forked process, which makes a
-        `Harness` of its own. The first one, which starts the processes, raises `StoreError` and `OSError` where the run
-        can't be kept in `results`, or not be continued with these settings, and where the temporary folder or that of
-        caches can't be written, `ExecutorError` and `MachineError` where a tool is missing.
+        Args:
+            problem: An id ("level1/19"), the path of a problem file, the source text of a problem (more than one line),
+                or a `Problem`.
+            source: The solution: its source text (`str`) or its file (`Path`).
+            workload: Name of a workload that the problem declares, or a `Workload` with other sizes and a new name.
+                None means the workload of this `Harness`.
+            author: Name of the solution's author.
+            name: Name of the solution. None means a digest of its text.
+            sample: Number of the solution among several samples, 0 or more; None means no number.
+
+        Returns:
+            A future. Its `result()` is a `Result`, also if the solution fails. It raises only if there is no result:
+            `ExecutorError` if no device is left or the `Harness` was closed, `OSError` or `StoreUnavailable` if the
+            result can't be written. `cancel()` works until the build starts.
+
+        Raises:
+            CatalogError: The problem, workload or file does not exist or is invalid, or the kept run has other sizes by
+                this workload's name.
+            TypeError: An argument has the wrong type.
+            HarnessClosed: The `Harness` is closed, or this is a forked process, which must make its own `Harness`.
+            StoreError: In the first call: `results` can't hold the run, or can't be continued with these settings.
+            OSError: In the first call: the temporary folder or the cache folder can't be written.
+            ExecutorError: In the first call: a tool is missing.
+            MachineError: In the first call: a tool is missing, or the working folder was removed.
         """
-        if os.getpid() != self._process:  # no thread came along, and a lock may be held for ever
+        if os.getpid() != self._process:  # a fork has no threads of this flow, and a lock may stay locked forever
             raise HarnessClosed("a forked process can't use this Harness; make one in each process, after the fork")
         held = self._problem(problem)
         sizes = self._workload(held, workload)
@@ -192,7 +233,7 @@ class Harness:
         flow, keeper = self._started()
         if isinstance(source, Path):
             for finding in keeper.introduce(replace(job.solution, path=source)):
-                warnings.warn(f"what an author says is left out: {finding}", stacklevel=2)
+                warnings.warn(f"the description of an author is ignored: {finding}", stacklevel=2)
         future: Future[Result] = Future()
         try:
             flow.submit(keeper.work(job), future, owner=self)
@@ -210,18 +251,31 @@ class Harness:
         name: str | None = None,
         sample: int | None = None,
     ) -> Result:
-        """Evaluate `source` and wait for the result. Arguments and errors as for `submit`, and for its `result()`.
+        """Evaluate a solution and wait for the result.
 
-        Raises `RuntimeError` in what is called back on a future: none would ever come there; `submit` does it.
+        Args:
+            problem: As for `submit`.
+            source: As for `submit`.
+            workload: As for `submit`.
+            author: As for `submit`.
+            name: As for `submit`.
+            sample: As for `submit`.
+
+        Returns:
+            The result.
+
+        Raises:
+            RuntimeError: This is a callback of a future, which would wait forever: call `submit` there.
+            Exception: As for `submit`, and for `result()` of its future.
         """
         flow = self._flow
         if flow is not None and flow.calls_back:
-            raise RuntimeError("a future's callback can't wait for another evaluation: submit it there, and go on")
+            raise RuntimeError("a future's callback can't wait for another evaluation: call `submit` there instead")
         future = self.submit(problem, source, workload=workload, author=author, name=name, sample=sample)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # interrupted: nobody else could ask for it
+            future.cancel()  # interrupted: nobody else has this future
             raise
 
     async def evaluate_async(
@@ -234,22 +288,48 @@ class Harness:
         name: str | None = None,
         sample: int | None = None,
     ) -> Result:
-        """`evaluate` for an event loop, which goes on meanwhile. Arguments and errors as for `submit`."""
+        """Evaluate a solution without blocking the event loop.
+
+        Args:
+            problem: As for `submit`.
+            source: As for `submit`.
+            workload: As for `submit`.
+            author: As for `submit`.
+            name: As for `submit`.
+            sample: As for `submit`.
+
+        Returns:
+            The result.
+
+        Raises:
+            Exception: As for `submit`, and for `result()` of its future.
+        """
         future = await asyncio.to_thread(
             self.submit, problem, source, workload=workload, author=author, name=name, sample=sample
         )
         return await asyncio.wrap_future(future)
 
     async def as_completed_async(self, futures: Iterable[Future[Result]]) -> AsyncIterator[Result]:
-        """The results of `submit`'s futures, each as soon as it is there. Raises what one of them raises: after its
-        `cancel()`, `CancelledError`.
+        """Yield the results of futures in the order in which they finish.
+
+        Args:
+            futures: Futures of `submit`.
+
+        Yields:
+            The result of each future.
+
+        Raises:
+            CancelledError: A future was cancelled.
+            Exception: As for `result()` of a future.
         """
         for done in asyncio.as_completed([asyncio.wrap_future(future) for future in futures]):
             yield await done
 
     def close(self) -> None:
-        """End every process. What has not begun is cancelled; what is under way fails with `ExecutorError`. In a forked
-        process nothing: they are its parent's.
+        """End all processes. May be called again.
+
+        Evaluations that have not started are cancelled; those under way fail with `ExecutorError`. In a forked process
+        it does nothing, because the processes belong to the parent.
         """
         if os.getpid() != self._process:
             return
@@ -258,13 +338,13 @@ class Harness:
             flow, keeper = self._flow, self._keeper
         if flow is None or keeper is None:
             return
-        # Whoever closes it waits for what is called back on futures, and that must not wait for whoever closes it.
+        # The closing thread waits for callbacks of futures, so a callback must not wait for the closing thread.
         if not self._ending.acquire(blocking=not flow.calls_back):
             return
         try:
-            flow.close()  # what was judged before is kept, and so the run is let go of after it
+            flow.close()  # writes the last records, so it comes before the run is closed
             keeper.close()
-            with self._lock:  # not before: one that was interrupted is to be closed once more
+            with self._lock:  # last, so that an interrupted `close` can be called again
                 self._flow = self._keeper = None
                 self._ender.detach()
         finally:
@@ -287,7 +367,7 @@ class Harness:
         await asyncio.to_thread(self.close)
 
     def __getstate__(self) -> object:
-        raise TypeError("a Harness can't be copied, nor sent to another process; make one there")
+        raise TypeError("a Harness can't be copied or sent to another process; make a new one there")
 
     def _started(self) -> tuple[Flow, RunKeeper]:
         with self._lock:
@@ -307,7 +387,7 @@ class Harness:
                     executor.close()
                     keeper.close()
                     raise
-                # The end of this process is that of the others, too.
+                # No call at exit: the end of this process ends the others too.
                 self._ender = weakref.finalize(self, _end_aside, flow, keeper, self._process)
                 self._ender.atexit = False
                 self._flow, self._keeper = flow, keeper
@@ -326,18 +406,18 @@ class Harness:
             except UnreadableProblem:
                 raise
             except CatalogError as error:
-                # Whether or not there is a folder to look in: who names a file wants to hear of that.
+                # For the name of a file, report the missing file, whether or not the folder of problems exists.
                 named = str(wanted).endswith(".py")
                 found = [f"there is no problem {str(wanted)!r:.100}: no such file"] if named else error.findings
                 known = f"an id in the folder {self._config.problems} (`problems`)"
-                what = f"a problem is {known}, the path of a .py file, or a text of more than one line"
+                what = f"pass {known}, the path of a .py file, or a source text of more than one line"
                 raise CatalogError([*found, what]) from error
 
     def _workload(self, problem: Problem, wanted: str | Workload | None) -> Workload:
         if isinstance(wanted, Workload):
             return given_workload(problem, wanted)
         if not isinstance(wanted, str | None):
-            raise TypeError(f"`workload` is a name or a Workload, not {wanted!r:.60}")
+            raise TypeError(f"`workload` must be a name or a Workload, not {wanted!r:.60}")
         name = self._config.workload if wanted is None else wanted
         held = problem.workloads.get(name)
         if held is None and wanted is None and self._named_workload is None:
@@ -349,19 +429,21 @@ class Harness:
 
 
 def _check_working_folder() -> None:
-    """Raises `MachineError` where it was removed: libraries of torch then end every process that loads them."""
+    """Raise `MachineError` if the working folder was removed: libraries of torch then end processes that load them."""
     try:
         os.getcwd()
     except OSError as error:
-        raise MachineError("this process's working folder was removed; os.chdir to one that is there") from error
+        raise MachineError("the working folder of this process was removed; os.chdir to an existing one") from error
 
 
 def _end_aside(flow: Flow, keeper: RunKeeper, owner: int) -> None:
-    """End what is left of a `Harness` that nobody has any more. Anywhere may this be called, also where a lock is held:
-    so it waits for nothing. In a process that was forked from the `owner` it does nothing.
+    """End the processes of a garbage-collected `Harness`, in a thread.
+
+    It waits for nothing, because the garbage collector may run while a lock is locked. In a fork of the process `owner`
+    it does nothing.
     """
     if os.getpid() == owner:
-        keeper.let_go()  # at once, for the next one that keeps the same run; nobody else is at it
+        keeper.let_go()  # at once, so that a new `Harness` can continue the run; no thread uses it any more
         threading.Thread(target=_end, args=(flow, keeper), daemon=True).start()
 
 

@@ -1,8 +1,7 @@
-"""Finds, loads and hashes problems and solutions. The exports are below; the formats are described in
-`harness.catalog.problems` (problem folders, `workloads.yaml`), `harness.catalog.solutions` (solution folders,
-`author.yaml`) and `harness.catalog.requirements` (packages and weights that a problem asks for).
+"""Find, read and hash problems and solutions.
 
-Trusted side. Files are read as text: nothing of a problem or a solution is imported or executed here.
+Trusted side. Files are read as text: no code of a problem or solution is imported or executed here. Formats:
+`problems.py` (problem folders, `workloads.yaml`), `solutions.py` (solution folders, `author.yaml`).
 """
 
 from harness.catalog.problems import Catalog, CatalogError, UnreadableProblem, load_problems

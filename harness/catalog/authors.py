@@ -1,7 +1,9 @@
-"""Authors as they introduce themselves: a name to show, a model, notes; in `run.yaml` under `authors`, and beside rows.
+"""Optional texts of authors: display name, model, notes.
 
-Pure; imports nothing of the harness. An author is known by the folder's name, in records and everywhere; what is held
-here decides nothing and joins nothing. It is the author's own text, unproven: bounded here, escaped where it is shown.
+A `run.yaml` has them under `authors`.
+
+Records identify an author by the folder's name only; these texts decide nothing. They are untrusted: their length is
+limited here, and pages escape them.
 
     authors:
       some-model: {display_name: Some Model, model: some-model-2, notes: null}
@@ -14,18 +16,25 @@ from dataclasses import dataclass
 from typing import Any
 
 AUTHOR_TEXTS = ("display_name", "model", "notes")
-"""What an author may say."""
+"""Keys of an author's texts."""
 
 MAX_NAME_CHARS = 100
-"""Longest display name and longest model that are kept; they stand in cells of tables."""
+"""Longest display name and model in characters; tables show them in cells."""
 
 MAX_NOTES_CHARS = 2000
-"""Longest notes that are kept."""
+"""Longest notes in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """What one author says. `name` is the folder's, by which records know the author; None is what was not said."""
+    """Texts of one author.
+
+    Attributes:
+        name: The folder's name, which identifies the author in records.
+        display_name: Name to show; None if not given.
+        model: Model that wrote the solutions; None if not given.
+        notes: Free text; None if not given.
+    """
 
     name: str
     display_name: str | None = None
@@ -33,13 +42,15 @@ class Author:
     notes: str | None = None
 
     def to_json(self) -> dict[str, str | None]:
-        """The entry below `name` in `run.yaml`."""
+        """Return the author's entry in `run.yaml`."""
         return {"display_name": self.display_name, "model": self.model, "notes": self.notes}
 
 
 def author_of(name: str, said: Mapping[Any, Any]) -> Author:
-    """What `said` holds under `AUTHOR_TEXTS`, bounded: display name and model one line of `MAX_NAME_CHARS` each, notes
-    `MAX_NOTES_CHARS`. What is empty or no text was not said; other keys are passed over.
+    """Make an author from a mapping of `AUTHOR_TEXTS`.
+
+    Texts are shortened to their limits; display name and model become one line. Empty values, other types and other
+    keys are ignored.
     """
     return Author(
         name=name,
@@ -50,8 +61,9 @@ def author_of(name: str, said: Mapping[Any, Any]) -> Author:
 
 
 def authors_in(head: Mapping[str, Any]) -> dict[str, Author]:
-    """The authors that a `run.yaml` tells of, by name; none where it has no such key, as those of older harnesses. An
-    entry that is none is passed over: nothing hangs on it.
+    """Return the authors in a `run.yaml`, by name.
+
+    Invalid entries are ignored; older harnesses wrote none.
     """
     held = head.get("authors")
     if not isinstance(held, Mapping):
@@ -60,7 +72,10 @@ def authors_in(head: Mapping[str, Any]) -> dict[str, Author]:
 
 
 def authors_of_runs(heads: Iterable[Mapping[str, Any]]) -> dict[str, Author]:
-    """The authors that several `run.yaml` tell of. Of two that differ on one, that counts which was written later."""
+    """Return the authors in several `run.yaml`, by name.
+
+    Of different entries for one author, the newest counts.
+    """
     found: dict[str, Author] = {}
     for head in sorted(heads, key=_written_at):
         found |= authors_in(head)
@@ -72,7 +87,7 @@ def _is_entry(said: object) -> bool:
 
 
 def _written_at(head: Mapping[str, Any]) -> str:
-    """When a run was begun or last resumed, as its ISO 8601 text; empty where that is not known."""
+    """Return the ISO 8601 time of a run's start or last resumption, or ""."""
     resumed = head.get("resumed_at")
     times = [head.get("started_at", ""), *(resumed if isinstance(resumed, list) else [])]
     return max(str(time) for time in times)
@@ -81,7 +96,7 @@ def _written_at(head: Mapping[str, Any]) -> str:
 def _bounded(text: object, limit: int, *, folded: bool = False) -> str | None:
     if not isinstance(text, str):
         return None
-    # Halves of surrogates, which escapes in YAML can make, could not be written to a file.
+    # YAML escapes can produce lone surrogates, which can't be written to a file.
     whole = text.encode("utf-8", "replace").decode("utf-8")
     whole = " ".join(whole.split()) if folded else whole.strip()
     return (whole if len(whole) <= limit else f"{whole[: limit - 1]}…") or None

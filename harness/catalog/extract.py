@@ -1,19 +1,19 @@
-"""A solution out of a model's raw answer: the last complete fenced Python block that defines `ModelNew`.
+"""Extract a solution from a model's response.
 
-Pure: text in, text out; nothing is imported or executed. The text is untrusted. Imports `python_syntax` only.
+It is the last complete fenced Python block that defines `ModelNew`.
 
-Rules, in order:
+The text is untrusted; it is parsed, never executed. Rules, in order:
 
-1. What follows the last `</think>` is the answer, what precedes it reasoning. Reasoning is looked at only where
-   the answer has no block that defines `ModelNew`, and the reason says so.
-2. A block runs from a line of three or more backticks or tildes to the next line of at least as many of the same
-   and nothing else. An opening line may end a line of prose if it names Python. A fence that carries a language
-   inside an open block starts over: the block before it was never finished. Blocks that are not closed don't count.
-3. A fence inside a triple-quoted string belongs to the string. Since a broken draft may leave a string open, blocks
-   are cut both with and without this rule, and both cuts are candidates.
-4. Of the candidates tagged as Python or not at all, the last one that parses is taken; where none parses, the last.
+1. The text after the last `</think>` is the answer, the text before it is reasoning. Reasoning is searched only if no
+   block of the answer defines `ModelNew`; the reason then says so.
+2. A block begins with a line of three or more backticks or tildes. It ends with the next line that has only the same
+   characters, at least as many. An opening fence may end a line of prose if it names Python. A fence with a language
+   inside an open block starts a new block; the old block is unfinished. Unfinished blocks are ignored.
+3. A fence inside a triple-quoted string belongs to the string. A broken draft may leave a string open, so the text is
+   split both with and without this rule, and both results give candidates.
+4. The last candidate that parses is taken, among those tagged as Python or untagged. If none parses, the last one.
 
-Time is linear in the text; candidates above `MAX_SOURCE_CHARS` are refused.
+The time is linear in the text. Candidates above `MAX_SOURCE_CHARS` are refused.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from dataclasses import dataclass, replace
 from harness.core import python_ast
 
 MAX_SOURCE_CHARS = 2**20
-"""Largest block taken for a solution. Real ones have a few kilobytes; the parser is slow on megabytes."""
+"""Largest block in characters. Real solutions have a few kilobytes; the parser is slow on megabytes."""
 
 MAX_PARSED_CHARS = 2 * MAX_SOURCE_CHARS
-"""Of all blocks of one answer together, from the last one on: the parser takes up to 6 s for a megabyte."""
+"""Most characters to parse in all blocks of one response, from the last block backwards: Python's parser takes up to
+6 s for a megabyte."""
 
 PYTHON_TAGS = frozenset({"", "python", "py", "python3", "py3"})
-"""Languages after an opening fence that may hold a solution; the empty one is a fence without a language."""
+"""Languages of fences that may contain a solution; the empty one is a fence without a language."""
 
 _REASONING_END = "</think>"
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\r\n]*)")
-# Possessive and anchored behind the run of fence characters, so that a megabyte of backticks is searched once.
+# Possessive and anchored after the fence characters, so that a megabyte of backticks is searched once.
 _FENCE_IN_PROSE = re.compile(r"(?<![`~])(`{3,}+|~{3,}+)[ \t]*+(python3?|py3?)[ \t]*+\Z", re.IGNORECASE)
 _DEFINITION = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=[^=])", re.MULTILINE)
 _QUOTES = re.compile(r"\\.|'''|\"\"\"|'|\"|#")
@@ -47,8 +48,13 @@ _QUOTES = re.compile(r"\\.|'''|\"\"\"|'|\"|#")
 class Candidate:
     """One fenced block that mentions `ModelNew`.
 
-    Lines are numbered from 1 and are those of the fences; `last_line` is None where the block is never closed.
-    `verdict` says in words why it was taken or passed over.
+    Attributes:
+        first_line: Line of the opening fence, from 1.
+        last_line: Line of the closing fence; None if the block is never closed.
+        language: Language of the opening fence.
+        in_reasoning: Whether the block is before the last `</think>`.
+        verdict: Why the block was taken or not.
+        chosen: Whether the block was taken.
     """
 
     first_line: int
@@ -61,7 +67,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """What was found. `source` ends in one newline and has none but `\\n` line ends; None where there is nothing."""
+    r"""Result of an extraction.
+
+    Attributes:
+        source: The solution, with `\n` line ends and one newline at the end; None if there is none.
+        reason: One line that says which block was taken, or why none.
+        considered: All blocks that mention `ModelNew`.
+    """
 
     source: str | None
     reason: str
@@ -70,7 +82,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A fenced block: `lines[start:stop]` between the fences, which stand at `start - 1` and `stop`."""
+    """A fenced block: `lines[start:stop]`, with the fences at `start - 1` and `stop`."""
 
     start: int
     stop: int
@@ -80,12 +92,12 @@ class _Block:
 
 
 def extract(text: str) -> Extraction:
-    """The solution in `text`, why this one, and what else was considered. Never raises on any string."""
+    """Extract the solution from `text`. Never raises, for any string."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     marks = [i for i, line in enumerate(lines) if _REASONING_END in line]
     if not marks:
         return _describe(_choose(lines, 0, len(lines), in_reasoning=False), lines, "")
-    # What stands before the mark on its own line belongs to the reasoning, what stands behind it to the answer.
+    # On the line of the mark, the text before it is reasoning, the text after it is answer.
     boundary = marks[-1]
     last, _, lines[boundary] = lines[boundary].rpartition(_REASONING_END)
     answer = _choose(lines, boundary, len(lines), in_reasoning=False)
@@ -95,7 +107,7 @@ def extract(text: str) -> Extraction:
     considered = (*reasoning.considered, *answer.considered)
     if reasoning.source is None:
         return replace(answer, considered=considered)
-    note = f"; it stands in the reasoning, since nothing after line {boundary + 1} defines ModelNew"
+    note = f"; it is part of the reasoning, because nothing after line {boundary + 1} defines ModelNew"
     return _describe(replace(reasoning, considered=considered), lines, note)
 
 
@@ -104,7 +116,7 @@ def _describe(found: Extraction, lines: list[str], note: str) -> Extraction:
 
 
 def _choose(lines: list[str], first: int, stop: int, *, in_reasoning: bool) -> Extraction:
-    """The best block of `lines[first:stop]`."""
+    """Choose the best block of `lines[first:stop]`."""
     plain = list(_blocks(lines, first, stop, aware_of_strings=False))
     blocks = {(b.start, b.stop): b for b in (*_blocks(lines, first, stop, aware_of_strings=True), *plain)}
     considered: list[Candidate] = []
@@ -132,7 +144,7 @@ def _choose(lines: list[str], first: int, stop: int, *, in_reasoning: bool) -> E
     for index, source in reversed(usable):
         left_chars -= len(source)
         if left_chars < 0:
-            considered[index] = replace(considered[index], verdict="not read: what follows it is too long already")
+            considered[index] = replace(considered[index], verdict="not read: the later blocks are too long")
             continue
         tree = _parse(source)
         if isinstance(tree, ast.Module) and _defines(tree.body):
@@ -140,7 +152,7 @@ def _choose(lines: list[str], first: int, stop: int, *, in_reasoning: bool) -> E
             break
         if isinstance(tree, str):
             drafts.append((index, source))
-        verdict = tree if isinstance(tree, str) else "has ModelNew only inside a string or a function"
+        verdict = tree if isinstance(tree, str) else "defines ModelNew only inside a string or a function"
         considered[index] = replace(considered[index], verdict=verdict)
     if chosen is None and drafts:
         chosen = drafts[0]
@@ -158,12 +170,12 @@ def _choose(lines: list[str], first: int, stop: int, *, in_reasoning: bool) -> E
 
 
 def _nothing(blocks: list[_Block], considered: list[Candidate]) -> str:
-    """Why there is no solution, in words."""
+    """Return the reason why there is no solution."""
     if considered:
         last = considered[-1]
         return f"no complete Python block defines ModelNew; the one from line {last.first_line}: {last.verdict}"
     if not blocks:
-        return "no fenced code block (``` or ~~~); is the answer cut off, or bare code that needs no extraction?"
+        return "no fenced code block (``` or ~~~): the response is cut off, or it is bare code that needs no extraction"
     what = (
         "the only fenced block does not define"
         if len(blocks) == 1
@@ -173,9 +185,9 @@ def _nothing(blocks: list[_Block], considered: list[Candidate]) -> str:
 
 
 def _objection(block: _Block, source: str) -> str | None:
-    """Why a block is no candidate, or None."""
+    """Return why a block is not a candidate, or None."""
     if not block.closed:
-        return "never closed: cut off, or started over"
+        return "never closed: the response is cut off, or a new block begins inside"
     if block.language not in PYTHON_TAGS:
         return f"tagged {block.language[:40]!r}, not Python"
     if len(source) > MAX_SOURCE_CHARS:
@@ -184,7 +196,7 @@ def _objection(block: _Block, source: str) -> str | None:
 
 
 def _parse(source: str) -> ast.Module | str:
-    """The syntax tree, or in words why `source` is not Python."""
+    """Return the syntax tree, or a text that says why `source` is not Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -196,8 +208,9 @@ def _parse(source: str) -> ast.Module | str:
 
 
 def _defines(body: list[ast.stmt]) -> bool:
-    """Whether these statements, run at the top level, bind `ModelNew`. Each `elif` is one level more, and a file may
-    have as many as the parser takes: so this calls nothing again.
+    """Tell whether these top-level statements bind `ModelNew`.
+
+    No recursion: each `elif` nests one level deeper, and a file may have as many as the parser accepts.
     """
     pending = [*body]
     while pending:
@@ -218,7 +231,7 @@ def _defines(body: list[ast.stmt]) -> bool:
 
 
 def _source(lines: list[str], block: _Block) -> str:
-    """The text between the fences, without the indentation that the opening fence has."""
+    """Return the text between the fences, without the opening fence's indentation."""
     held = lines[block.start : block.stop]
     if block.indent:
         held = [line[min(block.indent, len(line) - len(line.lstrip(" \t"))) :] for line in held]
@@ -226,7 +239,7 @@ def _source(lines: list[str], block: _Block) -> str:
 
 
 def _blocks(lines: list[str], first: int, stop: int, *, aware_of_strings: bool) -> Iterator[_Block]:
-    """The fenced blocks of `lines[first:stop]` in order, unfinished ones included."""
+    """Yield the fenced blocks of `lines[first:stop]`, also unfinished ones."""
     fence, language, indent, start, quote = "", "", 0, 0, ""
     for i in range(first, stop):
         line = lines[i]
@@ -255,13 +268,19 @@ def _blocks(lines: list[str], first: int, stop: int, *, aware_of_strings: bool) 
 
 
 def _language(info: str) -> str:
-    """The language of an opening fence: its first word, bare of `{.python}` decoration, in lower case."""
+    """Return the language of an opening fence, in lower case.
+
+    It is the first word, without decoration (`{.python}`).
+    """
     words = info.strip().strip("{}").split()
     return words[0].lstrip(".").rstrip(",").lower() if words else ""
 
 
 def _quote_after(line: str, quote: str) -> str:
-    """Which triple quote is open after `line`, if `quote` was open before it; empty for none."""
+    """Return the triple quote that is open after `line`; empty for none.
+
+    `quote` is the one that is open before it.
+    """
     single = ""
     for match in _QUOTES.finditer(line):
         token = match[0]

@@ -1,28 +1,26 @@
-"""Problem folders and their `workloads.yaml`, read into `Problem` values.
+"""Read problem folders and their `workloads.yaml`, without executing code.
 
-Imports the vocabulary, `python_syntax` and `sizes`; trusted side. Reads files, executes nothing.
-
-A folder of problems holds files `<number>_<name>.py` itself or in folders one below, such as `level1`. The id of a
-problem is the name of its folder and its number: `level1/16`. Other files are left alone. KernelBench's folders
-work unchanged. Beside the files of a folder there may be a `workloads.yaml`, of which every part is optional:
+Trusted side. A folder of problems contains files `<number>_<name>.py`, directly or in folders one level below, such as
+`level1`. The id of a problem is the name of its folder and its number: `level1/16`. Other files are ignored.
+KernelBench's folders work unchanged. A folder may have a `workloads.yaml`; every part of it is optional:
 
     format: 1
     problems:
       16:
-        precision: fp32              # class that answers must reach: fp32 (default), tf32, fp16, bf16, fp8
-        workloads:                   # name -> values for the file's module-level constants
+        precision: fp32              # class that outputs must reach: fp32 (default), tf32, fp16, bf16, fp8
+        workloads:                   # name -> values of the file's module-level constants
           full: {}                   # always exists; empty means the file as it is
-          small: {M: 45, K: 150, N: 77}      # for audits and the host device; lists stand for tuples
-          half: {dtype: bfloat16}    # where the file has a constant dtype = "float32"
-        precisions: {half: bf16}     # class of a workload that needs another one than the problem's
+          small: {M: 45, K: 150, N: 77}      # for audits and the host device; lists become tuples
+          half: {dtype: bfloat16}    # if the file has a constant dtype = "float32"
+        precisions: {half: bf16}     # class of a workload, if it differs from the problem's
         inputs:
-          variants: [zero_mean, large_values, structured]   # stress inputs within the domain; default: all; [] for none
+          variants: [zero_mean, large_values, structured]   # valid stress inputs; default: all; [] for none
         notes: free text
-        flops: 2 * M * N * K         # work of one call, where counting can't know: arithmetic over the constants
-        bytes: 4 * (M * K + K * N + M * N)   # least traffic of one call, likewise
+        flops: 2 * M * N * K         # work of one call, if it can't be counted: arithmetic over the constants
+        bytes: 4 * (M * K + K * N + M * N)   # least traffic of one call in bytes, likewise
 
-Unknown keys are errors, and so are sizes and names that the file doesn't have. What is wrong with one problem's file
-or entry is that problem's alone (`Catalog.unreadable`); what is wrong with a folder as a whole is a `CatalogError`.
+Unknown keys are errors, and so are constants that the file does not have. An error in one problem's file or entry
+makes only that problem unreadable (`Catalog.unreadable`). An error of a whole folder is a `CatalogError`.
 """
 
 from __future__ import annotations
@@ -43,14 +41,14 @@ from harness.core.status import Failure, Status, one_line
 from harness.core.yaml_file import NotText, as_text, read_yaml, reason_of
 
 WORKLOADS_FORMAT = 1
-"""Version of `workloads.yaml`; a reader accepts this and every smaller one."""
+"""Version of `workloads.yaml`; a reader accepts this and all smaller versions."""
 
 WORKLOADS_FILE = "workloads.yaml"
 VARIANTS = InputRules().variants
-"""The stress variants there are beside a problem's own distribution."""
+"""All stress inputs besides a problem's own distribution."""
 
 MAX_SHOWN = 30
-"""Most findings that the text of one `CatalogError` lists."""
+"""Most findings in the text of one `CatalogError`."""
 
 PROBLEM_FILE = re.compile(r"(\d{1,6})_([^/]*)\.py")
 _FOLDER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -60,7 +58,11 @@ _KEYS = frozenset({"precision", "precisions", "workloads", "inputs", "notes", "f
 
 
 class CatalogError(Exception):
-    """The user's files or arguments are wrong. `findings` has one line for each thing that is."""
+    """The user's files or arguments are wrong.
+
+    Attributes:
+        findings: One line for each error.
+    """
 
     def __init__(self, findings: list[str] | tuple[str, ...]) -> None:
         self.findings = tuple(findings)
@@ -71,13 +73,17 @@ class CatalogError(Exception):
 
 
 class UnreadableProblem(CatalogError):
-    """A problem that was asked for is there and can't be read: not the call's fault."""
+    """The requested problem exists but can't be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Catalog(Mapping[str, Problem]):
-    """The problems below one folder, by id. As a mapping it holds those that can be read; `unreadable` are the others,
-    each with its `failure`.
+    """The problems of one folder, by id. As a mapping it has the readable ones.
+
+    Attributes:
+        root: The folder.
+        problems: Readable problems by id.
+        unreadable: Problems that can't be read, by id, each with its `failure`.
     """
 
     root: Path
@@ -95,19 +101,26 @@ class Catalog(Mapping[str, Problem]):
 
     @property
     def levels(self) -> frozenset[str]:
-        """Names of the folders that hold problems."""
+        """Names of the folders that contain problems."""
         return frozenset(key.partition("/")[0] for key in (*self.problems, *self.unreadable))
 
     @property
     def known(self) -> Mapping[str, Problem]:
-        """Every problem, those included that can't be read, by level and number."""
+        """All problems, including the unreadable ones, ordered by level and number."""
         return _ordered({**self.problems, **self.unreadable})
 
     def locate(self, wanted: str) -> Problem:
-        """The problem called `level1/16`, `1/16`, `level1/16_name` or by the path of its file, readable or not.
+        """Find a problem, readable or not.
 
-        Raises `CatalogError` where there is none, with the nearest that exist; too for a path that leads to another
-        file than that of the problem with its number here.
+        Args:
+            wanted: `level1/16`, `1/16`, `level1/16_name`, or the path of its file.
+
+        Returns:
+            The problem.
+
+        Raises:
+            CatalogError: There is no such problem (the message names similar ids), or the path leads to another file
+                than the problem with this id here.
         """
         match = _WANTED.fullmatch(wanted.strip().removesuffix(".py"))
         names = [f"{match[1]}/{match[2]}", f"level{match[1]}/{match[2]}"] if match else []
@@ -116,13 +129,16 @@ class Catalog(Mapping[str, Problem]):
             if found is None:
                 continue
             if self._leads_elsewhere(Path(wanted.strip()), found):
-                here = f"no path of a problem in {self.root} ({found.id} there is {found.path.name})"
-                raise CatalogError([f"{wanted.strip()!r:.200} is {here}: name its folder by --problems"])
+                here = f"is not a problem of {self.root} (its {found.id} is {found.path.name})"
+                raise CatalogError([f"{wanted.strip()!r:.200} {here}: name its folder by --problems"])
             return found
         raise CatalogError([self.missing(names[0] if names else wanted)])
 
     def _leads_elsewhere(self, path: Path, found: Problem) -> bool:
-        """Whether a path, from the working folder or from this catalogue's, is not that of the problem's file."""
+        """Tell whether a path leads to another file than `found`'s.
+
+        It is relative to the working directory or to the catalog.
+        """
         if path.suffix == ".py":
             target, own = path, found.path
         elif len(path.parts) > 2:
@@ -133,28 +149,46 @@ class Catalog(Mapping[str, Problem]):
         return not any(place.exists() and place.samefile(own) for place in places)
 
     def resolve(self, wanted: str) -> Problem:
-        """As `locate`. Raises `UnreadableProblem` where the problem can't be read."""
+        """Find a readable problem, like `locate`.
+
+        Args:
+            wanted: As in `locate`.
+
+        Returns:
+            The problem.
+
+        Raises:
+            CatalogError: As in `locate`.
+            UnreadableProblem: The problem can't be read.
+        """
         found = self.locate(wanted)
         if found.failure is not None:
             raise UnreadableProblem([found.failure.reason])
         return found
 
     def missing(self, wanted: str) -> str:
-        """The sentence that says that there is no such problem."""
+        """Return the message for a problem that does not exist, with similar ids."""
         near = [key for key in self.known if key.endswith(f"/{wanted}")]
         near = near or difflib.get_close_matches(wanted, [*self.known], n=3, cutoff=0.7)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        return f"there is no problem {wanted!r:.100} in {self.root}{hint} (an id looks like level1/16)"
+        return f"there is no problem {wanted!r:.100} in {self.root}{hint} (ids look like level1/16)"
 
 
 def load_problems(root: Path) -> Catalog:
-    """Every problem in `root` and in the folders one below it. One that can't be read leaves the others alone.
+    """Read all problems in `root` and in the folders one level below it.
 
-    Raises `CatalogError` that lists all that is wrong with the whole: no such folder, no problem in it, two files with
-    one number, a `workloads.yaml` that can't be read or tells of problems that are not there.
+    Args:
+        root: Folder of problems.
+
+    Returns:
+        The catalog. A problem that can't be read is in `Catalog.unreadable`.
+
+    Raises:
+        CatalogError: The folder does not exist or has no problem, two files have one number, or a `workloads.yaml`
+            can't be read or names a problem without a file. It lists all errors.
     """
     if not root.is_dir():
-        raise CatalogError([f"no folder of problems at {root}: name one by --problems"])
+        raise CatalogError([f"no problems found: the folder {root} does not exist; name another by --problems"])
     findings: list[str] = []
     problems: dict[str, Problem] = {}
     below = sorted(entry for entry in root.iterdir() if entry.is_dir() and _FOLDER.fullmatch(entry.name))
@@ -163,8 +197,8 @@ def load_problems(root: Path) -> Catalog:
     if not problems and not findings:
         inner = next((entry for entry in (root / "KernelBench", root / "problems") if entry.is_dir()), None)
         findings.append(
-            f"no problem in {root}: problems are files like level1/16_matmul.py, in it or in a folder one below"
-            + (f"; is it {inner}?" if inner is not None else "")
+            f"no problem in {root}: it must have files like level1/16_matmul.py, directly or in folders one level below"
+            + (f"; did you mean {inner}?" if inner is not None else "")
         )
     if findings:
         raise CatalogError(findings)
@@ -203,9 +237,9 @@ def _load_folder(folder: Path, problems: dict[str, Problem], findings: list[str]
 
 
 def _problem(key: str, path: Path, entry: Any) -> Problem:
-    """One problem of its file and its entry in `workloads.yaml`, with a `failure` where they can't be read."""
+    """Read one problem's file and its declarations; errors give a `failure`."""
     level, _, number = key.partition("/")
-    # Not the whole path: a record may be published.
+    # Not the absolute path, because records may be published.
     file, declarations = f"{level}/{path.name}", f"{level}/{WORKLOADS_FILE}, problem {number}"
     found = Problem(id=key, name=path.stem.partition("_")[2], path=path, source="", digest="")
     try:
@@ -233,19 +267,25 @@ def _problem(key: str, path: Path, entry: Any) -> Problem:
 
 
 def _failed(problem: Problem, why: str) -> Problem:
-    reason = one_line(f"problem {problem.id} can't be read: {one_line(why, limit=400)}: mend the file")
+    reason = one_line(f"problem {problem.id} can't be read: {one_line(why, limit=400)}: fix the file")
     return replace(problem, failure=Failure(status=Status.harness_error, reason=reason, evidence={"phase": "read"}))
 
 
 def _parsing(error: BaseException) -> str:
-    """What Python's parser, or the decoder before it, says; the parser's `MemoryError` says nothing."""
+    """Return the parser's or decoder's message.
+
+    A `MemoryError` of the parser has none.
+    """
     if isinstance(error, SyntaxError) and error.lineno:
         return f"line {error.lineno}: {error.msg}"
-    return str(error) or "it nests too deeply"
+    return str(error) or "nested too deep"
 
 
 def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str]) -> dict[int, Any]:
-    """The entries of a `workloads.yaml` by problem number, as they are; none where there is no such file."""
+    """Return the raw entries of a `workloads.yaml` by problem number.
+
+    A missing file has none.
+    """
     if not path.exists():
         return {}
     try:
@@ -254,7 +294,7 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
         findings.append(f"{path}: {reason_of(error)}")
         return {}
     if not isinstance(held, dict) or set(held) != {"format", "problems"} or not isinstance(held["problems"], dict):
-        findings.append(f"{path}: it must have the keys format and problems (by number), and no other")
+        findings.append(f"{path}: must have exactly the keys format and problems (a mapping by number)")
         return {}
     version = held["format"]
     if type(version) is not int or not 1 <= version <= WORKLOADS_FORMAT:
@@ -263,25 +303,28 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
     entries: dict[int, Any] = {}
     for number, entry in held["problems"].items():
         if type(number) is not int:
-            findings.append(f"{path}: problems stand there by their numbers, as 16: without quotes, not {number!r:.60}")
+            findings.append(f"{path}: a key of problems must be a number without quotes (16:), not {number!r:.60}")
         elif number not in files:
-            findings.append(f"{path}: there is no file for problem {number!r} beside it")
+            findings.append(f"{path}: there is no file for problem {number!r} in this folder")
         else:
             entries[number] = entry
     return entries
 
 
 class _Entry:
-    """One problem's entry; every reader notes what is wrong in `findings` and goes on with a default."""
+    """One problem's entry in `workloads.yaml`.
+
+    Each method notes errors in `findings` and returns a default instead.
+    """
 
     def __init__(self, held: Any, known: Mapping[str, Any]) -> None:
         self.findings: list[str] = []
         self._held: Mapping[str, Any] = held if isinstance(held, dict) else {}
         self._known = known
         if not isinstance(held, dict):
-            self.note(f"an entry is a mapping, not {held!r:.60}")
+            self.note(f"the entry must be a mapping, not {held!r:.60}")
         if unknown := sorted(str(key) for key in self._held if key not in _KEYS):
-            self.note(f"unknown key {', '.join(unknown)}; known are {', '.join(sorted(_KEYS))}")
+            self.note(f"unknown key {', '.join(unknown)}; known: {', '.join(sorted(_KEYS))}")
 
     def note(self, text: str) -> None:
         self.findings.append(text)
@@ -293,14 +336,14 @@ class _Entry:
         try:
             return PrecisionClass(value)
         except ValueError:
-            self.note(f"{key} {value!r:.60}; it is one of {', '.join(PrecisionClass)}")
+            self.note(f"{key} must be one of {', '.join(PrecisionClass)}, not {value!r:.60}")
             return PrecisionClass.FP32
 
     def _precisions(self, workloads: Mapping[str, Workload]) -> dict[str, PrecisionClass]:
-        """Classes of single workloads."""
+        """Return the precision classes of single workloads."""
         held = self._held.get("precisions", {})
         if not isinstance(held, dict) or not set(held) <= set(workloads):
-            self.note(f"precisions is a mapping of workloads ({', '.join(workloads)}) to classes, not {held!r:.60}")
+            self.note(f"precisions must map workloads ({', '.join(workloads)}) to classes, not {held!r:.60}")
             return {}
         return {name: self._class(f"precisions, {name}:", value) for name, value in held.items()}
 
@@ -308,13 +351,13 @@ class _Entry:
         result = {"full": Workload(name="full")}
         held = self._held.get("workloads", {})
         if not isinstance(held, dict):
-            self.note("workloads is a mapping of names to sizes")
+            self.note("workloads must map names to sizes")
             return result
         for name, sizes in held.items():
             if not isinstance(name, str) or not _WORKLOAD.fullmatch(name):
-                self.note(f"{name!r:.60} is no name for a workload: lower-case letters, digits, - and _")
+                self.note(f"{name!r:.60} is not a workload's name: use lower-case letters, digits, - and _")
             elif not isinstance(sizes, dict):
-                self.note(f"workload {name} is a mapping of the file's constants to values")
+                self.note(f"workload {name} must map constants of the file to values")
             else:
                 for size, value in sizes.items():
                     try:
@@ -329,11 +372,11 @@ class _Entry:
     def rules(self) -> InputRules:
         held = self._held.get("inputs", {})
         if not isinstance(held, dict) or set(held) - {"variants"}:
-            self.note("inputs has the key variants and no other")
+            self.note("inputs must have the key variants and no other")
             return InputRules()
         variants = held.get("variants", list(VARIANTS))
         if not isinstance(variants, list) or any(name not in VARIANTS for name in variants):
-            self.note(f"variants is a list of some of {', '.join(VARIANTS)}, not {variants!r:.80}")
+            self.note(f"variants must be a list of some of {', '.join(VARIANTS)}, not {variants!r:.80}")
             return InputRules()
         return InputRules(variants=tuple(dict.fromkeys(variants)))
 
@@ -341,7 +384,7 @@ class _Entry:
         value = self._held.get(key)
         if value is None or isinstance(value, str):
             return value
-        self.note(f"{key} is text, not {value!r:.60}")
+        self.note(f"{key} must be a text, not {value!r:.60}")
         return None
 
     def cost(self, key: str) -> str | None:

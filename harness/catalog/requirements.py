@@ -1,7 +1,7 @@
-"""What a problem needs that this machine or this harness does not have, found in its text before anything is built.
+"""Detect problems that can't run here: missing packages, pretrained weights.
 
-Imports `python_syntax` only; trusted side. Nothing is executed. It matters for problems written for other
-machines: KernelBench's level 4 wraps whole models of the `transformers` package and downloads their weights.
+Trusted side. The problem's source is parsed, not executed, before anything is built. KernelBench's level 4, for
+example, uses models of the `transformers` package and downloads their weights.
 """
 
 from __future__ import annotations
@@ -16,26 +16,31 @@ _PRETRAINED = "from_pretrained"
 
 
 def unmet_need(source: str) -> str | None:
-    """Why no solution of the problem with this source can be judged here, with what to do; None where nothing is known
-    to stand in the way.
+    """Say why no solution of a problem can be evaluated here.
+
+    Args:
+        source: The problem's source.
+
+    Returns:
+        One line with the reason and what to do, or None if no obstacle is known.
     """
     try:
         tree = python_ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
-        return None  # the catalog's and the referee's to say
+        return None  # the catalog and the referee report it
     if missing := [name for name in _packages(tree) if not _installed(name)]:
         named = ", ".join(missing)
-        return f"the problem imports {named}, not installed here: pip install it where the harness runs, and try again"
+        return f"the problem imports {named}, which is not installed: pip install it where the harness runs, run again"
     if any(isinstance(node, ast.Attribute) and node.attr == _PRETRAINED for node in ast.walk(tree)):
         return (
-            f"the problem loads a model with its weights ({_PRETRAINED}): a solution would have to do so too, and it "
-            "runs without a network and without a cache of weights; this harness can't judge such problems"
+            f"the problem loads pretrained weights ({_PRETRAINED}): a solution would need them too, but it runs "
+            "without a network and without a cache of weights; this harness can't evaluate such problems"
         )
     return None
 
 
 def _packages(tree: ast.Module) -> list[str]:
-    """Top-level packages that the module imports when it is loaded, in order."""
+    """Return the top-level packages that the module imports, in order."""
     names: list[str] = []
     for node in tree.body:
         if isinstance(node, ast.Import):

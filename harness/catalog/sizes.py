@@ -1,7 +1,9 @@
-"""A problem's sizes: the module-level constants of its file, read, replaced and calculated with, without running it.
+"""Read, replace and evaluate a problem's sizes without executing its file.
 
-Pure; trusted side. Imports `python_syntax` only. A workload gives some of these constants other values; they
-are put in as assignments behind the file's own, so that constants derived from them (`N = 2 * M`) follow.
+Sizes are module-level constants.
+
+Trusted side. A workload gives some constants other values. They are inserted as assignments after the file's own, so
+that derived constants (`N = 2 * M`) follow.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from typing import Any, Final
 from harness.core import python_ast
 
 UNKNOWN: Final = object()
-"""Stands for a constant that only running the file can tell."""
+"""Value of a constant that is known only after running the file."""
 
 _MAX_BITS = 4096
-"""Integers beyond this many bits are no sizes; stops `9**9**9` before it is calculated."""
+"""Integers with more bits are not sizes; this stops `9**9**9` before it is computed."""
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -32,13 +34,14 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class SizeError(ValueError):
-    """A size or an expression over sizes that makes no sense. The message says what is wrong with it."""
+    """A size, or an expression over sizes, is invalid. The message says why."""
 
 
 def constants(tree: ast.Module) -> dict[str, Any]:
-    """Names assigned at the top level, with their last value, or `UNKNOWN` where it is more than arithmetic.
+    """Return the names assigned at the top level with their last values.
 
-    Values are bool, int, float, str, None, and tuples and lists of them.
+    Values are bool, int, float, str, None, and tuples and lists of them; `UNKNOWN` if an expression is more than
+    arithmetic.
     """
     found: dict[str, Any] = {}
     for statement in _statements(tree.body):
@@ -57,11 +60,15 @@ def constants(tree: ast.Module) -> dict[str, Any]:
 
 
 def check_size(name: str, value: object, known: Mapping[str, Any]) -> None:
-    """Raise `SizeError` unless `value` may stand for the constant `name` of a file with the constants `known`."""
+    """Check that `value` may replace the constant `name` of a file.
+
+    Raises:
+        SizeError: The file has no such constant, or the value has the wrong type.
+    """
     if name not in known:
-        raise SizeError(f"the file assigns no {name} at its top level; it has {', '.join(sorted(known)) or 'none'}")
+        raise SizeError(f"the file has no top-level constant {name}; it has {', '.join(sorted(known)) or 'none'}")
     if not _is_size(value):
-        raise SizeError(f"{name}: a size is a number, a truth value, a text or a list of these, not {value!r}")
+        raise SizeError(f"{name}: a size must be a number, a boolean, a text or a list of these, not {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise SizeError(f"{name}: {value} is not finite")
     own = known[name]
@@ -69,13 +76,15 @@ def check_size(name: str, value: object, known: Mapping[str, Any]) -> None:
         return
     wanted, given = ("list" if isinstance(held, list | tuple) else type(held).__name__ for held in (own, value))
     if wanted != given and (wanted, given) != ("float", "int"):
-        raise SizeError(f"{name}: the file has {own!r}, so {value!r} should be of type {wanted}")
+        raise SizeError(f"{name}: the file has {own!r}, so the value must have type {wanted}, not {value!r}")
 
 
 def apply_sizes(tree: ast.Module, sizes: Mapping[str, Any]) -> ast.Module:
-    """`tree` with an assignment of the workload's value behind each assignment of a name in `sizes`, in place.
+    """Insert the workload's values into `tree`, in place.
 
-    Lists become tuples unless the file itself has a list there. Line numbers stay those of the file.
+    One assignment follows each assignment of a name in `sizes`.
+
+    Lists become tuples unless the file has a list. Line numbers stay those of the file.
     """
     known = constants(tree)
     if sizes:
@@ -84,9 +93,10 @@ def apply_sizes(tree: ast.Module, sizes: Mapping[str, Any]) -> ast.Module:
 
 
 def evaluate(expression: str, names: Mapping[str, Any]) -> float:
-    """The value of arithmetic over `names`, for instance `2 * M * N * K`.
+    """Evaluate arithmetic over `names`, for instance `2 * M * N * K`.
 
-    Raises `SizeError` where it is not arithmetic, uses other names, or is not a positive finite number.
+    Raises:
+        SizeError: The expression is not arithmetic, uses other names, or is not a positive finite number.
     """
     try:
         tree = python_ast.parse(expression.strip(), mode="eval")
@@ -94,7 +104,7 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> float:
         raise SizeError(f"{expression!r:.80} is not an arithmetic expression") from error
     missing = sorted({n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id not in names})
     if missing:
-        raise SizeError(f"{expression!r:.80} uses {', '.join(missing)}, which the file does not assign")
+        raise SizeError(f"{expression!r:.80} uses {', '.join(missing)}, which the file does not define")
     try:
         value = _value(tree.body, names)
     except RecursionError as error:
@@ -117,7 +127,10 @@ def _is_size(value: object) -> bool:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run at the top level, those inside `if`, `for`, `with` and `try` included."""
+    """Yield the statements that run at the top level.
+
+    Those inside `if`, `for`, `with` and `try` are included.
+    """
     for statement in body:
         yield statement
         for inner in _bodies(statement):
@@ -157,7 +170,7 @@ def _override(body: list[ast.stmt], sizes: Mapping[str, Any], known: Mapping[str
 
 
 def _as_written(value: Any, own: Any) -> Any:
-    """YAML has lists only; files mostly have tuples."""
+    """Convert lists to tuples unless the file has a list; YAML has only lists."""
     if isinstance(value, list | tuple):
         kind = list if isinstance(own, list) else tuple
         return kind(_as_written(item, None) for item in value)
@@ -165,7 +178,7 @@ def _as_written(value: Any, own: Any) -> Any:
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """The value of a literal or of arithmetic over known names; `UNKNOWN` for everything else."""
+    """Return the value of a literal or of arithmetic; `UNKNOWN` otherwise."""
     match node:
         case ast.Constant(value) if value is None or isinstance(value, bool | int | float | str):
             return value

@@ -1,14 +1,12 @@
-"""Solution files and folders, read into `Solution` values, with problem and author taken from the path.
+"""Read solution files into `Solution` values; their paths name the problem.
 
-Imports the vocabulary, `authors` and `catalog.problems`; trusted side, reading untrusted files: as bounded text, never
-through a link that leaves the folder that was asked for, and with names that are safe to print and to use in a path.
-
-What a path says:
+Trusted side. The files are untrusted: they are read as text of limited size, links that leave the given folder are
+refused, and names must be safe to print and to use in a path. Meaning of a path:
 
     <folder>/<author>/level1/16_naive.py                problem level1/16 by <author>
     <folder>/<author>/level1/16_sample3.py              the same, sample 3 (`_sample_3` and `-sample3` too)
     <folder>/<run>/level_1_problem_16_sample_0_kernel.py    KernelBench's name: level1/16, sample 0, author <run>
-    anything.py                                         `--problem` says which; the author is "local" unless given
+    anything.py                                         the problem of `--problem`; author "local" by default
 
 `<author>/author.yaml` (`<run>/author.yaml`) is optional: `display_name`, `model`, `notes`, all texts.
 """
@@ -29,14 +27,14 @@ from harness.core.status import Failure, Status, one_line
 from harness.core.yaml_file import NotText, as_text, read_yaml, reason_of
 
 MAX_SOURCE_BYTES = 4 * 2**20
-"""Largest file taken for a solution; real ones have a few kilobytes."""
+"""Largest solution file in bytes; real ones have a few kilobytes."""
 
 LOCAL_AUTHOR = "local"
-"""Author of a file whose path names none."""
+"""Author of a file whose path names no author."""
 
 AUTHOR_FILE = "author.yaml"
 MAX_AUTHOR_BYTES = 64 * 2**10
-"""Largest `author.yaml` that is read; real ones have a few lines."""
+"""Largest `author.yaml` in bytes; real ones have a few lines."""
 
 _AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=-]{0,99}")
 _KERNELBENCH_FILE = re.compile(r"level_?(\d+)_problem_(\d+)_sample_(\d+)(?:_kernel)?\.py")
@@ -47,7 +45,7 @@ _SHAPES = "<author>/level1/16_name.py or level_1_problem_16_sample_0_kernel.py"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a path says about its solution."""
+    """Facts about a solution in its path."""
 
     problem_id: str | None
     author: str | None
@@ -58,18 +56,28 @@ class _Place:
 def find_solutions(
     paths: Sequence[Path], catalog: Catalog, problem_id: str | None = None, author: str | None = None
 ) -> list[Solution]:
-    """Every solution in the files and folders `paths`, sorted by label; a file reached twice under one label counts
-    once, and one that a link gives another label is another solution.
+    """Read all solutions in files and folders.
 
-    `problem_id` gives the problem of files whose path names none, and leaves out those files of folders whose path
-    names another. `author` overrides the path's. A file that is not UTF-8 is a solution with a `failure`. Raises
-    `CatalogError` that lists all that is wrong: a path that does not exist, a folder without solutions, a file that is
-    no Python file or too large, what can't be read, a link that leads out of its folder, an unknown problem, two
-    solutions with one label or one sample number.
+    A file found twice under one label counts once. If a link gives it another label, it is another solution. A file
+    that is not UTF-8 is a solution with a `failure`.
+
+    Args:
+        paths: Python files, or folders of them.
+        catalog: The problems.
+        problem_id: Problem of files whose path names none; files in folders that name another problem are skipped.
+        author: Author of all solutions instead of the author in their paths.
+
+    Returns:
+        The solutions, sorted by label.
+
+    Raises:
+        CatalogError: A path does not exist or can't be read, a folder has no solution, a file is not a Python file or
+            is too large, a link leads out of its folder, a problem is unknown, or two solutions have one label or one
+            sample number. It lists all errors.
     """
     findings: list[str] = []
     if not paths:
-        raise CatalogError(["no solution given: name files or folders of them"])
+        raise CatalogError(["no solution given: pass files or folders of solutions"])
     if author is not None and not _AUTHOR.fullmatch(author):
         raise CatalogError([_bad_author(author)])
     wanted = catalog.locate(problem_id).id if problem_id is not None else None
@@ -90,7 +98,7 @@ def find_solutions(
                 continue
             found.setdefault((path.resolve(), solution.label), solution)
         if len(found) == seen and len(findings) == before and not any(_within(path, given) for path, _ in found):
-            what = f"no solution of {wanted} among the {skipped} there" if skipped else "no solution in it"
+            what = f"none of its {skipped} solutions is for {wanted}" if skipped else "no solution in it"
             findings.append(f"{_printable(given)}: {what}; solutions are files like {_SHAPES}")
     solutions = sorted(found.values(), key=lambda held: held.label)
     findings += _clashes(solutions)
@@ -100,11 +108,16 @@ def find_solutions(
 
 
 def find_authors(solutions: Sequence[Solution]) -> tuple[dict[str, Author], list[str]]:
-    """What the `author.yaml` files of these solutions' authors say, by author, and what is wrong with those that can't
-    be read, one line each; an author without a (readable) one is in neither. Never raises: what an author wrote there
-    must not keep solutions from being judged.
+    """Read the `author.yaml` of the solutions' authors.
 
-    Where two folders of one name say different things, that counts whose solution comes later.
+    Never raises, because a wrong `author.yaml` must not prevent the evaluation. If two folders of one author's name
+    differ, the file of the later solution counts.
+
+    Args:
+        solutions: The solutions.
+
+    Returns:
+        The authors with a readable file, by name; and one line for each file that can't be read.
     """
     places = {place: held.author for held in solutions if (place := _author_file(held)) is not None}
     authors: dict[str, Author] = {}
@@ -112,15 +125,28 @@ def find_authors(solutions: Sequence[Solution]) -> tuple[dict[str, Author], list
     for path, name in places.items():
         try:
             authors[name] = _read_author(path, name)
-        except (OSError, ValueError, RuntimeError) as error:  # the last: a link that leads to itself
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a link to itself
             findings.append(f"{_printable(path)}: {one_line(reason_of(error))}")
     return authors, findings
 
 
 def solution_path(folder: Path, author: str, problem: str, *, name: str, sample: int | None = None) -> Path:
-    """Where a solution of `problem` (its id) belongs below `folder`, so that `find_solutions` reads the same back.
+    """Return the path for a solution.
 
-    `name` becomes part of the file name. Raises `CatalogError` where the author's name is not usable.
+    From this path, `find_solutions` reads the same author, problem and sample.
+
+    Args:
+        folder: The solutions folder.
+        author: Author's name.
+        problem: Problem's id.
+        name: Text for the file name.
+        sample: Sample number, or None.
+
+    Returns:
+        The path below `folder`.
+
+    Raises:
+        CatalogError: The author's name is not usable as a folder name.
     """
     if not _AUTHOR.fullmatch(author):
         raise CatalogError([_bad_author(author)])
@@ -131,7 +157,7 @@ def solution_path(folder: Path, author: str, problem: str, *, name: str, sample:
 
 
 def _files(given: Path, findings: list[str]) -> Iterator[Path]:
-    """The solution files that one argument means."""
+    """Yield the solution files of one argument."""
     if given.is_dir():
         inside = given.resolve()
 
@@ -141,10 +167,10 @@ def _files(given: Path, findings: list[str]) -> Iterator[Path]:
         for folder, folders, names in os.walk(given, onerror=refused):
             folders[:] = sorted(name for name in folders if not _SKIPPED.fullmatch(name))
             files = [name for name in sorted(names) if name.endswith(".py") and not _SKIPPED.fullmatch(name)]
-            # A link to a folder that is inside is not followed: what it leads to is met by itself.
+            # A link to a folder inside `given` is not followed, because the walk visits that folder anyway.
             for path in (Path(folder, name) for name in (*folders, *files)):
                 if not path.resolve().is_relative_to(inside):
-                    out = f"a link that leads out of {_printable(given)}: name what it leads to, or copy that"
+                    out = f"a link that leads out of {_printable(given)}: pass its target instead, or copy the target"
                     findings.append(f"{_printable(path)}: {out}")
                 elif path.name in files:
                     yield path
@@ -157,7 +183,7 @@ def _files(given: Path, findings: list[str]) -> Iterator[Path]:
 
 
 def _place(path: Path, catalog: Catalog) -> _Place:
-    """What the path itself says."""
+    """Return the facts in a path."""
     parts = Path(os.path.abspath(path)).parts
     folder, name = parts[-2], parts[-1]
     if match := _KERNELBENCH_FILE.fullmatch(name):
@@ -172,23 +198,23 @@ def _place(path: Path, catalog: Catalog) -> _Place:
 
 
 def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, author: str | None) -> Solution:
-    """Read one file. Raises `ValueError` saying what is wrong with it."""
+    """Read one file. Raises `ValueError` with the error."""
     problem = place.problem_id or wanted
     if problem is None:
         raise ValueError(
-            f"its path names no problem: take a path like {_SHAPES}, or name the problem by --problem level1/16"
+            f"its path names no problem: use a path like {_SHAPES}, or name the problem by --problem level1/16"
         )
     if wanted is not None and problem != wanted:
-        raise ValueError(f"its path says {problem}, --problem says {wanted}")
+        raise ValueError(f"its path names problem {problem}, but --problem names {wanted}")
     if problem not in catalog and problem not in catalog.unreadable:
         raise ValueError(catalog.missing(problem))
     if (catalog.problems.get(problem) or catalog.unreadable[problem]).path.resolve() == path.resolve():
-        raise ValueError(f"it is problem {problem} itself, and no solution of it")
+        raise ValueError(f"it is problem {problem} itself, not a solution of it")
     name = author or place.author or LOCAL_AUTHOR
     if not _AUTHOR.fullmatch(name):
         raise ValueError(_bad_author(name))
     if not place.label.isprintable():
-        raise ValueError("its name holds characters that can't be printed: rename it")
+        raise ValueError("its name has characters that can't be printed: rename it")
     source, failure = bounded_source(path)
     return Solution(
         problem_id=problem,
@@ -202,9 +228,17 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
 
 
 def bounded_source(path: Path) -> tuple[str, Failure | None]:
-    """The source in a solution's file, and where it is not UTF-8, the verdict on that: the source then stands for its
-    bytes and equals no text. Raises `ValueError` saying what is wrong with a file that can't be read, is none, or is
-    too large.
+    """Read a solution's file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The source, and None. If the file is not UTF-8: its bytes decoded with `surrogateescape` (unequal to any
+        valid text), and the failure.
+
+    Raises:
+        ValueError: The file can't be read, is not a regular file, or is larger than `MAX_SOURCE_BYTES`.
     """
     try:
         held = path.stat()
@@ -225,7 +259,7 @@ def bounded_source(path: Path) -> tuple[str, Failure | None]:
 
 
 def _clashes(solutions: Sequence[Solution]) -> list[str]:
-    """Pairs of solutions that nothing but their place could tell apart in the results."""
+    """Return messages about pairs of solutions that the results could not tell apart."""
     findings = []
     labels: dict[str, Solution] = {}
     samples: dict[tuple[str, str, int], Solution] = {}
@@ -242,7 +276,7 @@ def _clashes(solutions: Sequence[Solution]) -> list[str]:
 
 
 def _author_file(solution: Solution) -> Path | None:
-    """The `author.yaml` in the folder that this solution's author is named after, where there is one."""
+    """Return the `author.yaml` in the folder with the author's name, or None."""
     # <author>/level1/16_naive.py, or <run>/level_1_problem_16_sample_0_kernel.py
     nearest = list(Path(os.path.abspath(solution.path)).parents)[:2]
     named = [folder / AUTHOR_FILE for folder in reversed(nearest) if folder.name == solution.author]
@@ -250,9 +284,9 @@ def _author_file(solution: Solution) -> Path | None:
 
 
 def _read_author(path: Path, name: str) -> Author:
-    """Raises `OSError`, and `ValueError` saying what is wrong."""
+    """Read an `author.yaml`. Raises `OSError`, or `ValueError` with the error."""
     if not path.resolve().is_relative_to(path.parent.resolve()):
-        raise ValueError("a link that leads elsewhere")
+        raise ValueError("it is a link out of its folder")
     if not path.is_file():
         raise ValueError("it is not a regular file")
     if path.stat().st_size > MAX_AUTHOR_BYTES:
@@ -261,7 +295,7 @@ def _read_author(path: Path, name: str) -> Author:
     if not isinstance(held, dict) or any(
         key not in AUTHOR_TEXTS or not isinstance(text, str | None) for key, text in held.items()
     ):
-        raise ValueError(f"it has texts under {', '.join(AUTHOR_TEXTS)} and nothing else")
+        raise ValueError(f"it must have texts under {', '.join(AUTHOR_TEXTS)} and nothing else")
     return author_of(name, held)
 
 
@@ -271,7 +305,7 @@ def _within(path: Path, given: Path) -> bool:
 
 def _bad_author(name: str) -> str:
     return (
-        f"{name!r:.120} can't be an author: letters, digits and . _ @ + = - only, at most 100; "
+        f"{name!r:.120} can't be an author's name: use letters, digits and . _ @ + = - only, at most 100; "
         "rename the folder, or name another by --author"
     )
 

@@ -1,7 +1,8 @@
-"""Finds the source that a record was made of again: by its digest, so that an edited file is never taken for it.
+"""Find the source of a record's solution by its digest.
 
-Edges layer; trusted side. Reads regular files below the folders it is given; nothing is executed, and no name that a
-submission chose leads anywhere.
+An edited file has another digest, so it is never used instead.
+
+Trusted side. Reads regular files below given folders and follows no name that a submission chose.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ MAX_FILES = 100_000
 
 
 class SourceFinder:
-    """Sources by digest, of the Python files below `roots` (files or folders; missing ones are passed over).
+    """Index of the Python files in `roots` (files or folders) by digest.
 
-    The files are read when the first source is asked for, each once.
+    Missing ones are ignored.
+
+    The first lookup reads all files, each once.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
@@ -28,7 +31,7 @@ class SourceFinder:
         self._found: dict[str, Path] | None = None
 
     def source_of(self, record: Record) -> str | None:
-        """The text of the file that was judged, or None where no file has its digest."""
+        """Return the source with the record's digest, or None if no file has it."""
         if not record.solution_digest:
             return None
         if self._found is None:

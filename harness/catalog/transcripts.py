@@ -1,7 +1,6 @@
-"""Raw model responses in, solution files out: where each extracted solution goes, without overwriting another.
+"""Extract solutions from raw model responses and write them as files.
 
-Outside layer; trusted side. Imports `extract` and `catalog`. Responses are untrusted text: they are parsed, never
-executed, and decide nothing about where they are written.
+Trusted side. Responses are untrusted: they are parsed, never executed, and have no influence on paths.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from harness.core.problem import Problem
 from harness.core.yaml_file import NotText, as_text
 
 MAX_RESPONSE_BYTES = 64 * 2**20
-"""Largest response read; real ones have some hundred kilobytes, reasoning included."""
+"""Largest response in bytes; real ones have some hundred kilobytes, with reasoning."""
 
 MAX_SAMPLES = 100_000
 
@@ -32,8 +31,13 @@ _KERNELBENCH_NAME = re.compile(r"level_?(\d+)_problem_(\d+)(?:_sample_(\d+))?(?:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """What became of one response. `path` is None where it holds no solution; `written` is False where the file held
-    exactly this already.
+    """Result for one response.
+
+    Attributes:
+        response: The response's file.
+        path: The solution's file; None if the response has no solution.
+        written: False if the file had this content before.
+        extraction: The solution and how it was found.
     """
 
     response: Path
@@ -57,18 +61,33 @@ class _Response:
     sample: int | None
     text: str
     fault: str
-    """Why it is not the text that it should be; empty where it is."""
+    """Why the response is not UTF-8; empty if it is."""
 
 
 def place(
     responses: Sequence[Path], catalog: Catalog, *, problem: str | None, author: str, out: Path, force: bool
 ) -> list[Placed]:
-    """Extract each response and write its solution below `out`, as `<author>/level1/16_<problem's name>.py`.
+    """Extract the solution of each response and write it below `out`.
 
-    Where that file holds something else, or several responses answer one problem, the files are numbered
-    (`…_sample0.py`, `…_sample1.py`), the first free number first; `force` overwrites instead. `problem` may be None
-    where KernelBench's file names say it. Everything is read before anything is written. Raises `CatalogError` that
-    lists all that is wrong with the arguments, `OSError` where the folder can't be written.
+    The file is `<author>/level1/16_<problem's name>.py`.
+
+    If that file has other content, or several responses answer one problem, the files get numbers (`…_sample0.py`,
+    `…_sample1.py`), beginning with the first free one. All responses are read before anything is written.
+
+    Args:
+        responses: Files with responses; `STDIN` reads standard input.
+        catalog: The problems.
+        problem: Problem of all responses; None takes it from KernelBench's file names.
+        author: Author of the solutions.
+        out: The solutions folder.
+        force: Overwrite files with other content instead of numbering.
+
+    Returns:
+        One result for each response.
+
+    Raises:
+        CatalogError: Responses can't be read, or their problem is unknown. It lists all errors.
+        OSError: The folder can't be written.
     """
     held = _read(responses, catalog, problem)
     responses_of = Counter(item.problem.id for item in held)
@@ -97,13 +116,13 @@ def _read(responses: Sequence[Path], catalog: Catalog, problem: str | None) -> l
         match = _KERNELBENCH_NAME.fullmatch(path.name)
         try:
             if path != STDIN:
-                path.stat()  # a name mistyped is told as such, whatever else is wrong with it
+                path.stat()  # report a mistyped name before any other error
                 if path.is_dir():
-                    findings.append(f"{path}: a folder: name the files in it, as {path}/*.txt")
+                    findings.append(f"{path}: is a folder: pass the files in it, such as {path}/*.txt")
                     continue
             named = catalog.locate(f"level{match[1]}/{match[2]}") if match and wanted is None else wanted
             if named is None:
-                findings.append(f"{path}: its name says no problem: give one by --problem level1/16")
+                findings.append(f"{path}: its name contains no problem: name one by --problem level1/16")
                 continue
             sample = int(match[3]) if match and match[3] else None
             held.append(_Response(path, named, sample, *_text(path)))
@@ -117,14 +136,17 @@ def _read(responses: Sequence[Path], catalog: Catalog, problem: str | None) -> l
 
 
 def _text(path: Path) -> tuple[str, str]:
-    """The response, and where it is not UTF-8; such bytes are replaced, since a solution may stand beside them."""
+    """Return the response and its first error of encoding.
+
+    Wrong bytes are replaced, because the solution may be intact.
+    """
     if path == STDIN:
         data = sys.stdin.buffer.read(MAX_RESPONSE_BYTES + 1)
     else:
         with path.open("rb") as stream:
             data = stream.read(MAX_RESPONSE_BYTES + 1)
     if len(data) > MAX_RESPONSE_BYTES:
-        raise CatalogError([f"larger than {MAX_RESPONSE_BYTES} bytes"])
+        raise CatalogError([f"larger than the limit of {MAX_RESPONSE_BYTES} bytes"])
     try:
         as_text(data)
     except NotText as error:
@@ -133,7 +155,7 @@ def _text(path: Path) -> tuple[str, str]:
 
 
 def _candidates(out: Path, author: str, item: _Response, *, numbered: bool) -> Iterator[Path]:
-    """Where it may go, best first."""
+    """Yield possible paths of the solution, the best first."""
     if item.sample is not None:
         yield solution_path(out, author, item.problem.id, name=item.problem.name, sample=item.sample)
     elif not numbered:
@@ -143,11 +165,14 @@ def _candidates(out: Path, author: str, item: _Response, *, numbered: bool) -> I
 
 
 def _write(path: Path, source: str, *, force: bool) -> bool | None:
-    """True: written. False: it held exactly this. None: it holds something else, which is kept."""
+    """Write a file unless it has other content.
+
+    True: written. False: it had this content. None: it has other content, which is kept.
+    """
     if path.exists() and path.read_bytes() == source.encode("utf-8", "surrogatepass"):
         return False
     if path.exists() and not force:
         return None
-    # Whole or not at all: half a solution, on a full disk, would be judged like a whole one.
+    # Atomically: on a full disk, a partial solution would be evaluated like a complete one.
     replace_whole(path, source.encode("utf-8", "surrogatepass"))
     return True

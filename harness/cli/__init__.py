@@ -1,7 +1,12 @@
-"""The command line: reads arguments, calls, prints, exits. The only part that prints.
+"""The command line: reads arguments, calls the harness, prints results, sets the exit code.
 
-Outside layer; trusted side. Exit codes: 0 all went as asked (failing solutions included), 1 a gate or a search for
-something failed, 2 the call is wrong, 3 the machine (or the harness) can't, 130 interrupted.
+Trusted side. Only this room prints. Exit codes:
+
+* 0: the command did its work; a solution that fails is a result, not an error
+* 1: a gate failed, or nothing was found
+* 2: the arguments are wrong
+* 3: the machine or the harness failed
+* 130: interrupted by Ctrl-C
 """
 
 from __future__ import annotations
@@ -17,8 +22,9 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None) -> int:
-    """As `harness.cli.app.main`, which takes some tenths of a second to import: who presses Ctrl-C by then gets a
-    message, too.
+    """Run one command: import and call `harness.cli.app.main`.
+
+    The import takes some tenths of a second. Ctrl-C during the import prints a message too, not a traceback.
     """
     try:
         from harness.cli.app import main as called
@@ -26,4 +32,4 @@ def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None)
         return called(arguments, run=run)
     except KeyboardInterrupt:
         sys.stderr.write("harness: interrupted\n")
-        return 130  # `output.INTERRUPTED`, which may not be there yet
+        return 130  # `output.INTERRUPTED`, which may not be imported yet

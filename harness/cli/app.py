@@ -1,8 +1,7 @@
 """The command `harness` with its sub-commands.
 
-Outside layer; trusted side. Help and completion answer at once: a command's module is imported when the command is
-called, so that nobody waits for what another command needs (numpy, templates, parsers); torch is imported by the
-commands that need it once the call is known to be right.
+Trusted side. The module of a command is imported when that command is called, so that help and completion stay fast.
+Commands that need torch import it after they have checked their arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lazy:
-    """A command: the module in `harness.cli` and the function in it, and what the list of commands says of it."""
+    """A command: its module in `harness.cli`, its function there, and its line in the list of commands."""
 
     module: str
     function: str
@@ -37,46 +36,88 @@ class Lazy:
 
 COMMANDS: Mapping[str, Lazy] = {
     "eval": Lazy(
-        module="evaluate", function="eval_command", summary="Evaluate solutions: build, verify, time, record."
+        module="evaluate",
+        function="eval_command",
+        summary="Evaluate solutions: build, check correctness, time, record.",
     ),
-    "serve": Lazy(module="serve", function="serve_command", summary="Keep processes for the runs to come."),
-    "extract": Lazy(module="files", function="extract_command", summary="Take solutions out of raw model responses."),
-    "screen": Lazy(module="screen", function="screen_command", summary="List what a reviewer may want to look at."),
-    "show": Lazy(module="results", function="show_command", summary="Show a run or a solution; write its feedback."),
-    "leaderboard": Lazy(module="results", function="leaderboard_command", summary="Rank authors, problems, solutions."),
-    "profile": Lazy(module="profile", function="profile_command", summary="Show where a solution's time goes."),
-    "compare": Lazy(module="compare", function="compare_command", summary="Faster, slower, same, or can't tell."),
-    "report": Lazy(module="reports", function="report_command", summary="Write one self-contained page of runs."),
-    "plot": Lazy(module="reports", function="plot_command", summary="Write the report's figures as files."),
-    "merge": Lazy(module="results", function="merge_command", summary="Make one run of several."),
+    "serve": Lazy(
+        module="serve",
+        function="serve_command",
+        summary="Keep worker processes ready, so that later runs start faster.",
+    ),
+    "extract": Lazy(module="files", function="extract_command", summary="Extract solutions from raw model responses."),
+    "screen": Lazy(
+        module="screen", function="screen_command", summary="List suspicious constructs in the source of solutions."
+    ),
+    "show": Lazy(
+        module="results", function="show_command", summary="Show a run or one solution; write feedback for its author."
+    ),
+    "leaderboard": Lazy(
+        module="results", function="leaderboard_command", summary="Rank authors, problems or solutions over runs."
+    ),
+    "profile": Lazy(
+        module="profile",
+        function="profile_command",
+        summary="Show which kernels a solution runs and how long they take.",
+    ),
+    "compare": Lazy(
+        module="compare",
+        function="compare_command",
+        summary="Compare two runs or two solutions: faster, slower or the same.",
+    ),
+    "report": Lazy(
+        module="reports", function="report_command", summary="Write one HTML page about runs, with figures and sources."
+    ),
+    "plot": Lazy(
+        module="reports", function="plot_command", summary="Write the report's figures as pdf, svg or png files."
+    ),
+    "merge": Lazy(module="results", function="merge_command", summary="Merge several runs into one."),
     "ci": Lazy(
-        module="ci.command", function="ci_command", summary="Score what a branch adds or changes, against rules."
+        module="ci.command",
+        function="ci_command",
+        summary="Score the solutions that a branch adds or changes, for CI.",
     ),
     "baseline": Lazy(
-        module="baseline", function="baseline_command", summary="Time the references, eager and compiled."
+        module="baseline",
+        function="baseline_command",
+        summary="Time the reference implementations, eager and compiled.",
     ),
     "doctor": Lazy(
-        module="machine", function="doctor_command", summary="Say what this machine can do, and what lacks."
+        module="machine",
+        function="doctor_command",
+        summary="Check this machine: GPU, tools, sandbox, and missing parts.",
     ),
-    "warmup": Lazy(module="machine", function="warmup_command", summary="Prepare what the first evaluation waits for."),
-    "timeline": Lazy(module="timeline", function="timeline_command", summary="Show where each GPU's seconds went."),
+    "warmup": Lazy(
+        module="machine",
+        function="warmup_command",
+        summary="Prepare this machine, so that the first run starts faster.",
+    ),
+    "timeline": Lazy(
+        module="timeline", function="timeline_command", summary="Show how each GPU spent its time during a run."
+    ),
 }
 
 PROBLEMS_COMMANDS: Mapping[str, Lazy] = {
-    "list": Lazy(module="problems", function="problems_list", summary="Shapes, bytes, flops, speed of light of each."),
-    "show": Lazy(module="problems", function="problems_show", summary="Everything about one problem, and its source."),
-    "lint": Lazy(module="lint", function="problems_lint", summary="Let each prove that it rejects wrong answers."),
+    "list": Lazy(
+        module="problems", function="problems_list", summary="List problems: shapes, bytes, flops, speed of light."
+    ),
+    "show": Lazy(module="problems", function="problems_show", summary="Show one problem: declarations, costs, source."),
+    "lint": Lazy(module="lint", function="problems_lint", summary="Check that each problem rejects wrong answers."),
 }
 IMPORT_COMMANDS: Mapping[str, Lazy] = {
-    "kernelbench": Lazy(module="exchange", function="import_kernelbench", summary="KernelBench's result files."),
+    "kernelbench": Lazy(
+        module="exchange", function="import_kernelbench", summary="Import KernelBench's result files as a run."
+    ),
 }
 EXPORT_COMMANDS: Mapping[str, Lazy] = {
-    "kernelbench": Lazy(module="exchange", function="export_kernelbench", summary="KernelBench's result files."),
+    "kernelbench": Lazy(
+        module="exchange", function="export_kernelbench", summary="Export a run as KernelBench's result files."
+    ),
 }
 
 GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
     "problems": (
-        """The problems there are.
+        """List, show and check the problems.
 
         \b
         Examples:
@@ -86,7 +127,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
         PROBLEMS_COMMANDS,
     ),
     "import": (
-        """Other tools' results into runs.
+        """Import results of other tools as a run.
 
         \b
         Example:
@@ -95,7 +136,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
         IMPORT_COMMANDS,
     ),
     "export": (
-        """Runs into other tools' files.
+        """Export a run for other tools.
 
         \b
         Example:
@@ -104,18 +145,23 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
         EXPORT_COMMANDS,
     ),
 }
-"""Command with sub-commands -> its help and these."""
+"""Command with sub-commands -> its help text and its sub-commands."""
 
 
 def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None) -> int:
-    """Run one command and return its exit code. `run` is what `eval` evaluates with; by default the pipeline."""
+    """Run one command and return its exit code.
+
+    Args:
+        arguments: Words after `harness`; by default those of this process.
+        run: Function that `eval` evaluates with; by default the pipeline.
+    """
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack the characters shown
-    # Of a Python caller, who gives the arguments, nothing is forked: it may have threads, a GPU, streams of its own.
+    # A Python caller gives the arguments. Its process is never forked: it may use threads, a GPU or its own streams.
     if arguments is None and sys.argv[1:2] == ["problems"]:
-        listed = sys.argv[2:3] == ["list"]  # at once, when all were looked at
+        listed = sys.argv[2:3] == ["list"]  # prints only after it has read all problems, so it can run again
         return watched(lambda: _flushed(None, run), broken=code_of_broken(sys.argv[1:]), again=listed)
     return _flushed(arguments, run)
 
@@ -124,15 +170,16 @@ def _flushed(arguments: Sequence[str] | None, run: Evaluate | None) -> int:
     try:
         code = _called(arguments, run)
         flush_results()
-    except OSError as error:  # help and the version are written outside of any command
+    except OSError as error:  # help and version are printed outside of any command
         error.filename = error.filename or STANDARD_OUTPUT
         return refused(error)
     return code
 
 
 def _open_streams() -> None:
-    """Standard streams that the caller closed (`>&-`) lead nowhere; else the next file opened would take their place,
-    and what other programs print would be written into it.
+    """Open /dev/null in place of standard streams that the caller closed (`>&-`).
+
+    Otherwise the next opened file would get their descriptor, and output of other programs would be written to it.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -171,7 +218,7 @@ def _app() -> typer.Typer:
 
 
 def _add_stand_ins(app: typer.Typer, commands: Mapping[str, Lazy]) -> None:
-    """A command that only has a name and a summary for every one that there is."""
+    """Add a stand-in for every command, with only a name and a summary."""
     for name, lazy in commands.items():
         app.command(name, help=lazy.summary, short_help=lazy.summary)(_never_called)
 
@@ -181,7 +228,7 @@ def _never_called() -> None:
 
 
 def _loading(commands: Mapping[str, Lazy]) -> type[TyperGroup]:
-    """A group that, once it is known which command is meant, puts the real one in its stand-in's place."""
+    """Return a group class that replaces a stand-in by the real command when it is called."""
 
     class Loading(TyperGroup):
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -193,7 +240,7 @@ def _loading(commands: Mapping[str, Lazy]) -> type[TyperGroup]:
 
 
 def _load(name: str, lazy: Lazy) -> Any:
-    """The command with its options, made from its function."""
+    """Import a command's function and make the command with its options."""
     function = getattr(importlib.import_module(f"harness.cli.{lazy.module}"), lazy.function)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     alone.command(name)(guarded(function))
@@ -201,7 +248,7 @@ def _load(name: str, lazy: Lazy) -> Any:
 
 
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Scores GPU kernels: builds them, checks them against a reference in a sandbox, and times both.
+    """Score GPU kernels: build them, check them against a reference in a sandbox, and time both.
 
     \b
     Start with:

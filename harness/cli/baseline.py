@@ -1,7 +1,7 @@
-"""`harness baseline`: the time of problems' references, eager and compiled, measured ahead of any run.
+"""`harness baseline`: time the references of problems, eager and compiled, before any run.
 
-Outside layer; trusted side. What is measured is kept in the cache folder, where `harness eval --baseline` finds it;
-`--out` writes it to a folder for people as well.
+Trusted side. The times are stored in the cache folder, where `harness eval --baseline` finds them; `--out` also writes
+them to files for people.
 """
 
 from __future__ import annotations
@@ -40,55 +40,78 @@ ROWS_FILE, ENVIRONMENT_FILE = "baselines.csv", "environment.json"
 FORMAT = 1
 
 MOST_JOBS = 8
-"""Processes on one GPU: each holds a CUDA context and one problem's sets (`SETS_BYTES`), beside which the largest
-problem must find room; timing goes one at a time anyway."""
+"""Most processes on one GPU. Each holds a CUDA context and the inputs of one problem (`SETS_BYTES`); the largest
+problem must still find room. Only one process times at a time."""
 
 EAGER_JOBS = 2
-"""The same where nothing is compiled: one makes its problem ready while the other is timed."""
+"""Processes on one GPU if nothing is compiled: one prepares its problem while the other is timed."""
 
 EACH_BUDGET_S = 1.0
-"""Seconds of bursts for each baseline of a problem, at most."""
+"""Most seconds of timed bursts for each baseline of a problem."""
 
 SAME = {DeviceKind.CUDA: ("gpu", "driver", "torch"), DeviceKind.HOST: ("cpu", "torch")}
-"""What must be the same for times to go into one file. Which of several like GPUs it was stands with each session."""
+"""Facts that must be equal for all times in one file. Each session also records which GPUs of that model it used."""
 
 
 def baseline_command(
     wanted: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROBLEMS]", help="level1, level1/16, files ...  [all]")
+        list[str] | None,
+        typer.Argument(
+            metavar="[PROBLEMS]", help="Problems to time: levels (level1), ids (level1/16) or files.  [all]"
+        ),
     ] = None,
     baseline: Annotated[
-        str, typer.Option("--baseline", help="Which: eager, compile, max-autotune, eager_tf32, …")
+        str,
+        typer.Option(
+            "--baseline", help="Baselines to time, separated by commas: eager, compile, max-autotune, eager_tf32, …"
+        ),
     ] = "eager,compile",
     problems: ProblemsRoot = None,
     solved: Annotated[
-        Path | None, option("--solved", "Only problems that a solution below this folder is of.  [all]")
+        Path | None, option("--solved", "Time only problems that have a solution below this folder.  [all problems]")
     ] = None,
-    workload: Annotated[str | None, option("--workload", "Sizes.  [full on cuda, small on host]")] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cuda or host.")] = "auto",
-    out: Annotated[Path | None, option("--out", "Folder for baselines.csv and environment.json.  [none]")] = None,
+    workload: Annotated[
+        str | None, option("--workload", "Workload (set of sizes) to time.  [full on cuda, small on host]")
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device", help="cuda (the GPU), host (the CPU), or auto: a GPU if there is a usable one, else the CPU."
+        ),
+    ] = "auto",
+    out: Annotated[
+        Path | None,
+        option("--out", "Also write the times to baselines.csv and environment.json in this folder.  [none]"),
+    ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Add to the files in --out, leaving out what is measured there.")
+        bool, typer.Option("--resume", help="Continue the files in --out: time only the baselines that they lack.")
     ] = False,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Measure again what the cache folder has.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Measure again even if the cache folder has a time.")
+    ] = False,
     budget_s: Annotated[
-        float | None, option("--budget-s", "Seconds after which no further problem begins.  [none]")
+        float | None, option("--budget-s", "Start no further problem after this many seconds.  [no limit]")
     ] = None,
     jobs: Annotated[
-        int | None, option("--jobs", "Processes that compile.  [three quarters of the processors, at most 8 a GPU]")
+        int | None,
+        option(
+            "--jobs", "Processes that compile in parallel.  [three quarters of the processors, at most 8 for each GPU]"
+        ),
     ] = None,
     cache: Annotated[
-        Path | None, option("--cache", "Folder of caches.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
+        Path | None, option("--cache", "Folder for cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure the references' times: eager, and compiled by torch in its modes.
+    """Time the reference implementations: eager, and compiled by torch.compile in its modes.
 
-    Problems are compiled side by side and timed one at a time on each GPU, each baseline in turns with eager, its
-    values held to the problem's class. All GPUs of the first one's model are used; CUDA_VISIBLE_DEVICES names fewer.
-    Times are kept for this GPU, driver and torch, for harness eval --baseline, and measured again where eager no longer
-    takes what it took (2 %). A baseline that fails or is wrong is a result; the exit code is 3 where nothing is known
-    of some.
+    Problems are compiled in parallel and timed one at a time on each GPU. Each baseline is timed in turns with eager,
+    and its outputs must meet the problem's precision class. All GPUs of the first GPU's model are used; set
+    CUDA_VISIBLE_DEVICES to use fewer.
+
+    The times are stored for this GPU, driver and torch, and harness eval --baseline uses them. They are measured again
+    if the eager time has changed by more than 2 %. A baseline that fails or is wrong is a result. The exit code is 3 if
+    a baseline has no result at all.
 
     \b
     Examples:
@@ -97,11 +120,11 @@ def baseline_command(
       harness baseline --solved solutions/tuned --baseline max-autotune --out results/mine --resume --budget-s 300
     """
     if resume and out is None:
-        raise ConfigError("--resume adds to files: name their folder by --out")
+        raise ConfigError("--resume continues the files in a folder: pass --out FOLDER too")
     if jobs is not None and jobs < 1:
-        raise ConfigError(f"--jobs {jobs}: a number of processes from 1 on")
+        raise ConfigError(f"--jobs must be at least 1, not {jobs}")
     if budget_s is not None and not budget_s > 0:
-        raise ConfigError(f"--budget-s {budget_s:g}: a number of seconds above 0")
+        raise ConfigError(f"--budget-s must be a number of seconds above 0, not {budget_s:g}")
     found = environment.collect()
     kind = _device(device, found)
     try:
@@ -113,11 +136,11 @@ def baseline_command(
     sizes = workload or ("full" if kind is DeviceKind.CUDA else "small")
     chosen, unreadable = _chosen(catalog, wanted or [], solved, sizes)
     for reason in unreadable:
-        say(f"{reason}; the others are measured")
+        say(f"{reason}; the other problems are timed")
     files = None if out is None else _BaselineFiles(out, found, kind, gpus, resume=resume)
     ahead = [(held, files.missing(held, asked) if files else asked) for held in chosen]
     if done_before := sum(not names for _, names in ahead):
-        say(f"{done_before} of {len(ahead)} problems have all their times in {out} already")
+        say(f"skipped: {done_before} of {len(ahead)} problems have all their times in {out}")
     cache_dir = ready_cache(cache_folder(cache))
     done = _measure(
         [(held, names) for held, names in ahead if names],
@@ -134,21 +157,25 @@ def baseline_command(
     else:
         put(Fitting(pages.table(done.rows)))
     if done.not_begun:
-        goes_on = "--resume continues" if out is not None else "call again: times that are kept are not measured again"
-        say(f"not begun within the budget: {len(done.not_begun)} problems; {goes_on}")
+        goes_on = (
+            "run the command again with --resume"
+            if out is not None
+            else "run the command again: stored times are not measured again"
+        )
+        say(f"--budget-s was used up before {len(done.not_begun)} problems started; {goes_on}")
     lost = [f"{row['problem']}: {row['reason']}" for row in done.rows if row["outcome"] == pages.LOST]
     if lost := [*lost, *unreadable]:
-        fail(f"nothing is known of {len(lost)}: {lost[0]}", UNABLE)
+        fail(f"no result for {len(lost)}, first {lost[0]}", UNABLE)
 
 
 def _like_gpus(found: Environment) -> tuple[str, ...]:
-    """Names of the GPUs of the model that comes first: times of one file are of one model."""
+    """Return the UUIDs of all GPUs of the first GPU's model: one file has the times of one model."""
     visible = visible_gpus(found)
     return tuple(gpu.uuid for gpu in visible if gpu.name == visible[0].name)
 
 
 def _jobs(asked: Sequence[Baseline], cpu_count: int, gpus: int) -> int:
-    """How many processes measure; on the host device one, which has the processors to itself."""
+    """Return the number of measuring processes: on the host device one, so that it has all processors."""
     each = MOST_JOBS if any(baseline.mode is not None for baseline in asked) else EAGER_JOBS
     return max(1, min(each * gpus, cpu_count * 3 // 4))
 
@@ -173,14 +200,18 @@ def _device(asked: str, found: Environment) -> DeviceKind:
     if asked == "auto":
         return DeviceKind.HOST if why else DeviceKind.CUDA
     if asked == DeviceKind.CUDA.value and why:
-        raise MachineError(f"{why}; --device host measures on the CPU")
+        raise MachineError(f"{why}; pass --device host to time on the CPU")
     return DeviceKind(asked)
 
 
 def _chosen(
     catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str
 ) -> tuple[list[_Chosen], list[str]]:
-    """Problems by level, id or file, at a workload, and why others can't be read. Raises `CatalogError`."""
+    """Return the problems that the arguments name, and the reasons of those that can't be read.
+
+    Raises:
+        CatalogError: No problem or no workload has this name.
+    """
     known = catalog.known
     levels = [name for name in wanted if name in catalog.levels]
     named = {catalog.locate(name).id for name in wanted if name not in catalog.levels}
@@ -189,7 +220,7 @@ def _chosen(
         of = {item.problem_id for item in find_solutions([solved], catalog)}
         ids = [key for key in ids if key in of]
         if not ids:
-            raise CatalogError([f"{solved}: no solution there is of a problem that was asked for"])
+            raise CatalogError([f"--solved {solved}: no solution in this folder solves one of the chosen problems"])
     found = []
     unreadable = []
     for key in ids:
@@ -203,7 +234,7 @@ def _chosen(
     if not found:
         if unreadable:
             raise UnreadableProblem(unreadable)
-        raise CatalogError([f"no such problem in {catalog.root} declares a workload {workload!r}"])
+        raise CatalogError([f"none of the chosen problems in {catalog.root} declares a workload {workload!r}"])
     return found, unreadable
 
 
@@ -222,8 +253,8 @@ def _measure(
     from harness.referee.baselines.measuring_pool import MeasuringPool
 
     begin = time.perf_counter()
-    # The blocks of the last level compile longest: they begin first, so that none is left over when all others are
-    # done. Within a level by number, which spreads the few with inputs of gigabytes: these wait for room.
+    # The models of the last level compile longest, so they start first: none runs alone at the end. Within a level the
+    # order is by number, which spreads the few problems with gigabytes of inputs: they wait for free memory.
     requests = [
         BaselineRequest(
             problem=held.problem,
@@ -237,7 +268,7 @@ def _measure(
     rows: list[pages.Row] = []
     peaks: Peaks | None = None
     pool = MeasuringPool(kind, cache_dir, cache_dir / "baselines" / "logs", jobs=jobs, gpus=gpus)
-    # One whose baselines take too long together is asked for each of them alone.
+    # If the baselines of a problem take too long together, the pool runs each of them alone.
     left = {held.problem.id: set(names) for held, names in ahead}
     for told in pool.run(requests, budget_s=budget_s):
         peaks = told.peaks or peaks
@@ -288,7 +319,7 @@ def _light(request: BaselineRequest, peaks: Peaks | None) -> SpeedOfLight | None
 
 
 class _BaselineFiles:
-    """`baselines.csv` and `environment.json` in one folder, written again with each problem that is done."""
+    """`baselines.csv` and `environment.json` in one folder, rewritten after each problem."""
 
     def __init__(
         self, folder: Path, found: Environment, kind: DeviceKind, gpus: Sequence[str], *, resume: bool
@@ -303,21 +334,21 @@ class _BaselineFiles:
         if not rows.exists():
             return
         if not resume:
-            raise ConfigError(f"{rows} is there already: --resume adds to it, another --out leaves it alone")
+            raise ConfigError(f"{rows} exists: pass --resume to add to it, or another --out")
         try:
             self._rows = {pages.identity(row): row for row in pages.from_csv(rows.read_text(encoding="utf-8"))}
             before: Mapping[str, Any] = json.loads(held.read_text(encoding="utf-8"))
             differing = [name for name in SAME[kind] if before["environment"][name] != machine[name]]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{folder}: can't be continued: {error}") from error
+            raise ConfigError(f"{folder}: can't continue these files: {error}; pass another --out") from error
         if differing:
             raise ConfigError(
-                f"{folder} was measured on another machine ({', '.join(differing)} differ): take another --out"
+                f"{folder} was measured on another machine ({', '.join(differing)} differ): pass another --out"
             )
         self._held |= {"peaks": before.get("peaks"), "sessions": list(before.get("sessions", []))}
 
     def missing(self, held: _Chosen, asked: Sequence[Baseline]) -> list[Baseline]:
-        """Which of the baselines have no row that still holds."""
+        """Return the baselines that have no valid row in the files."""
         found = []
         for name in asked:
             row = self._rows.get((held.problem.id, held.workload.name, name.value))

@@ -1,6 +1,6 @@
-"""`harness compare`: two runs, or two solutions measured in one session.
+"""`harness compare`: compare two runs, or two solutions that it evaluates in one run.
 
-Outside layer; trusted side. Runs are read; solutions are evaluated as `harness eval` does.
+Trusted side. Runs are only read; solutions are evaluated as `harness eval` does.
 """
 
 from __future__ import annotations
@@ -43,30 +43,45 @@ def compare_command(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A run's folder, or a solution's file.")],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="The later run, or the other solution.")],
     tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0.0, max=0.99, help="How much longer a call may take: 0.02 is 2 %.")
+        float,
+        typer.Option(
+            "--tolerance",
+            min=0.0,
+            max=0.99,
+            help="A solution counts as slower if its calls take longer by more than this: 0.02 is 2 %.",
+        ),
     ] = TOLERANCE,
     force: Annotated[
-        bool, typer.Option("--force", help="Compare the times of results measured under other conditions too.")
+        bool,
+        typer.Option("--force", help="Compare times even if they were measured on another GPU, driver, torch, …"),
     ] = False,
-    problem: Annotated[str | None, option("--problem", "For solutions: theirs, where no path names it.")] = None,
+    problem: Annotated[
+        str | None, option("--problem", "For solutions: their problem, if their paths do not name it.")
+    ] = None,
     device: Annotated[str | None, option("--device", "For solutions: auto, cuda or host.  [auto]")] = None,
     workload: Annotated[
-        str | None, option("--workload", "For solutions: sizes.  [full on cuda, small on host]")
+        str | None, option("--workload", "For solutions: workload (set of sizes).  [full on cuda, small on host]")
     ] = None,
-    timing_budget: Annotated[float | None, option("--timing-budget", "For solutions: seconds of timing.  [3]")] = None,
+    timing_budget: Annotated[
+        float | None, option("--timing-budget", "For solutions: seconds of timing for each.  [3]")
+    ] = None,
     problems: ProblemsRoot = None,
-    config: Annotated[Path | None, option("--config", "For solutions: YAML file with eval's settings.")] = None,
-    out: Annotated[Path | None, option("--out", "For solutions: folder of results.  [results]")] = None,
+    config: Annotated[Path | None, option("--config", "For solutions: YAML file with settings of eval.")] = None,
+    out: Annotated[
+        Path | None, option("--out", "For solutions: folder below which the run is written.  [results]")
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Say of each solution whether it got faster, slower, stayed the same, or can't be told, with intervals.
+    """Compare two runs or two solutions: each solution got faster, slower, stayed the same, or is unclear.
 
-    Only like is compared with like: GPU, driver, torch, workload, precision, problem. The ratio is how many times
-    faster the later one is, by speedups against the reference (eager) measured beside each. Exit code 1 where something
-    got slower than the tolerance, or no longer passes; 2 where nothing could be compared.
+    Results are compared only if GPU, driver, torch, workload, precision and problem are equal. The ratio says how many
+    times faster the later result is. It is computed from the speedups over the eager reference, which is timed with
+    each solution. The exit code is 1 if a solution got slower than the tolerance or no longer passes, and 2 if nothing
+    could be compared.
 
-    Two solution files of one problem are evaluated first, one after the other on one device, into a run of their own.
+    If BEFORE and AFTER are two solution files of one problem, both are evaluated first, one after the other on one
+    device, in a new run.
 
     \b
     Examples:
@@ -79,9 +94,9 @@ def compare_command(
         if not path.exists():
             raise StoreError(f"{path}: no such run or solution")
         if path.is_file() and path.suffix != ".py" and is_run(path.parent):
-            raise StoreError(f"{path}: a run is named by its folder, {path.parent}")
+            raise StoreError(f"{path} is a file of a run: name the run's folder, {path.parent}")
     if before.is_file() != after.is_file():
-        raise StoreError(f"{before} and {after}: compare two runs (folders) or two solutions (files)")
+        raise StoreError(f"{before} and {after}: one is a file, one a folder; name two runs or two solutions")
     given = {
         "--problem": problem,
         "--device": device,
@@ -92,7 +107,7 @@ def compare_command(
         "--out": out,
     }
     if before.is_dir() and (idle := [name for name, value in given.items() if value is not None]):
-        raise ConfigError(f"{' and '.join(idle)}: for solutions, which are evaluated; runs are compared as they are")
+        raise ConfigError(f"{' and '.join(idle)}: only for solutions, which are evaluated; runs are only read")
     if before.is_file():
         options: dict[str, object] = {
             "problem": problem,
@@ -105,7 +120,7 @@ def compare_command(
         row = compare_records(*pair, tolerance=tolerance, force=force, within_run=True)
         found = RunDifferences(rows=(row,), tolerance=tolerance, forced=force)
         if row.outcome is Change.unjudged:
-            fail(f"no comparison: {show.line(differences.remark_of(row), 200)}; harness show has the details", UNABLE)
+            fail(f"no comparison: {show.line(differences.remark_of(row), 200)}; see harness show for details", UNABLE)
     else:
         found = compare_runs(opened(before).records(), opened(after).records(), tolerance=tolerance, force=force)
     show_differences(found, sides=(before, after), markdown=markdown, as_json=as_json)
@@ -120,22 +135,26 @@ def _evaluated(
     *,
     quiet_stdout: bool,
 ) -> tuple[Record, Record]:
-    """The records of two solutions, made now, in one run on one device."""
+    """Evaluate two solutions in one run on one device, and return their records."""
     found = environment.collect()
     settled = settle(found, config, options)
     catalog = load_problems(settled.problems)
     (a,), (b,) = (find_solutions([path], catalog, problem_id=settled.problem) for path in (before, after))
     if a.problem_id != b.problem_id:
-        raise CatalogError([f"{before} solves {a.problem_id}, {after} {b.problem_id}: only one problem's compare"])
+        raise CatalogError(
+            [f"{before} solves {a.problem_id}, {after} solves {b.problem_id}: name two solutions of one problem"]
+        )
     if a.label == b.label:
-        raise CatalogError([f"{before} and {after} have one name, {a.label}: copy one to another file name"])
+        raise CatalogError(
+            [f"{before} and {after} have the same name in results, {a.label}: copy one to another file name"]
+        )
     carry_out(run, settled, found, quiet_stdout=quiet_stdout)
     held = {record.solution: record for record in RunStore.open(settled.run_dir).records()}
     return held[a.label], held[b.label]
 
 
 def show_differences(found: RunDifferences, *, sides: tuple[Path, Path], markdown: bool, as_json: bool) -> None:
-    """Print a comparison and end with its exit code."""
+    """Print a comparison and exit with its code."""
     if as_json:
         print_json({"before": str(sides[0]), "after": str(sides[1]), **found.to_json()})
     elif markdown:
@@ -145,7 +164,7 @@ def show_differences(found: RunDifferences, *, sides: tuple[Path, Path], markdow
     if not found.compared:
         fail(_nothing_compared(found, sides), WRONG_CALL)
     if unlike := [row for row in found.rows if row.outcome is Change.unlike]:
-        say(f"{len(unlike)} not compared, measured under other conditions; --force compares their times")
+        say(f"{len(unlike)} not compared: measured under other conditions; pass --force to compare their times")
     if found.regressions:
         raise typer.Exit(NOT_FOUND)
 
@@ -154,9 +173,12 @@ def _nothing_compared(found: RunDifferences, sides: tuple[Path, Path]) -> str:
     unlike = next((row for row in found.rows if row.unlike), None)
     if unlike is not None:
         differs = "; ".join(show.line(item, 120) for item in unlike.unlike)
-        return f"{sides[0]} and {sides[1]} were measured under other conditions ({differs}); --force compares times"
+        return (
+            f"{sides[0]} and {sides[1]} were measured under other conditions ({differs}); "
+            "pass --force to compare their times"
+        )
     unjudged = next((row for row in found.rows if row.outcome is Change.unjudged), None)
     if unjudged is not None:
         why = show.line(differences.remark_of(unjudged), 120)
-        return f"{sides[0]} and {sides[1]}: no solution has a verdict in both ({why}); evaluate them again"
-    return f"{sides[0]} and {sides[1]} have no solution in common: nothing to compare"
+        return f"{sides[0]} and {sides[1]}: no solution was judged in both ({why}); evaluate them again"
+    return f"{sides[0]} and {sides[1]} have no solution in common: there is nothing to compare"

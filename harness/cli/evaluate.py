@@ -1,7 +1,7 @@
-"""`harness eval`: settle the configuration, run the pipeline, show how it goes.
+"""`harness eval`: resolve the configuration, run the pipeline, show its progress and results.
 
-Outside layer; trusted side. The referees' processes start once the configuration is settled, and what this one needs
-beside that is imported meanwhile: so the imports at the top are those that settling takes.
+Trusted side. The referees' processes start as soon as the configuration is known. This process imports the rest in the
+meantime, so the imports at the top are only those that the configuration needs.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 
 CLOSING_ROWS = 30
-"""Rows of the leaderboard below a run, whose every solution has had a line by then."""
+"""Most rows of the leaderboard that is printed after a run; each solution already has a line above it."""
 
 
 class View(Protocol):
-    """Who is told how a run goes. `slot` is the device that judged, where one did."""
+    """Receives the progress of a run. `slot` is the device that evaluated a solution, or None."""
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None: ...
 
@@ -67,7 +67,7 @@ class View(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a finished run leaves: its records, how many were skipped, seconds of wall time."""
+    """Results of a finished run: records, number of skipped solutions, wall time in seconds."""
 
     records: Sequence[Record]
     skipped: int
@@ -80,8 +80,10 @@ Evaluate = Callable[[RunConfig, Environment, View], Ran]
 def _evaluate_here(
     config: RunConfig, found: Environment, tell: Callable[[Event], None], ahead: Prestart | None
 ) -> RunSummary:
-    """With builders and referees of the run's own. The machine's faults are `MachineError`, or as `evaluate_run` raises
-    them.
+    """Run the pipeline with builders and referees of its own.
+
+    Raises:
+        MachineError: The sandbox or the build cache can't be used.
     """
     from harness.runner.run import evaluate_run
     from harness.sandbox import SandboxUnavailable
@@ -94,11 +96,11 @@ def _evaluate_here(
 
 
 SERVER = "HARNESS_SERVER"
-"""The variable that names the server to use, where no option does."""
+"""The environment variable that names the server if no option does."""
 
 
 def server_at(given: Path | None) -> Path:
-    """The socket of the server that is meant: the one in the folder of caches where none is named, or `auto`."""
+    """Return the socket of the named server; for None and `auto` the one in the cache folder."""
     from harness.runner.service.place import default_socket
 
     return default_socket() if given is None or str(given) == "auto" else given
@@ -107,10 +109,22 @@ def server_at(given: Path | None) -> Path:
 def evaluate(
     config: RunConfig, found: Environment, view: View, ahead: Prestart | None = None, server: Path | None = None
 ) -> Ran:
-    """Run the pipeline, its events told to `view`, with what was started `ahead` for it, or let a `server` build and
-    judge. The machine's faults are `MachineError`.
+    """Run the pipeline and send its events to `view`.
+
+    Args:
+        config: Settings of the run.
+        found: Facts about this machine.
+        view: Receives the progress.
+        ahead: Processes that were started for this run in advance.
+        server: Socket of a `harness serve` that builds and evaluates instead of processes of this run.
+
+    Returns:
+        The records and the wall time.
+
+    Raises:
+        MachineError: The machine, the executor or the server failed.
     """
-    # Not at the top, since help should answer at once, and referees start. None of these imports torch.
+    # Imported here, so that help is printed and referees are started without delay. None of these imports torch.
     from harness.runner.events import BuildFinished, Noted, RunStarted, SolutionFinished
     from harness.runner.executors import ExecutorError
     from harness.runner.run import evaluate_run
@@ -141,73 +155,165 @@ def evaluate(
 
 def eval_command(
     context: typer.Context,
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATHS", help="Solution files and folders.")] = None,
-    problem: Annotated[str | None, option("--problem", "Problem of files whose path names none: level1/16.")] = None,
-    author: Annotated[str | None, option("--author", "Whose they are, instead of what their paths say.")] = None,
-    device: Annotated[str | None, option("--device", "auto, cuda or host.  [auto: a GPU where one is]")] = None,
-    workload: Annotated[str | None, option("--workload", "Sizes.  [full on cuda, small on host]")] = None,
-    out: Annotated[Path | None, option("--out", "Folder of results.  [results]")] = None,
-    run_id: Annotated[str | None, option("--run-id", "Name of the run's folder.  [time and a random part]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run (the latest without --run-id).")] = False,
-    problems: ProblemsRoot = None,
-    config: Annotated[Path | None, option("--config", "YAML file with these settings; options win over it.")] = None,
-    jobs: Annotated[int | None, option("--jobs", "Builds at once.  [processors, bounded by memory]")] = None,
-    seeds: Annotated[int | None, option("--seeds", "Secret seeds of the problem's own inputs.  [3]")] = None,
-    precision: Annotated[str | None, option("--precision", "Precision class instead of each problem's own.")] = None,
-    device_policy: Annotated[
-        str | None, option("--device-policy", "strict, or coerce: bring outputs over, inside the time.  [strict]")
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATHS", help="Solution files, or folders that hold them.")
     ] = None,
-    sandbox: Annotated[str | None, option("--sandbox", "auto, strict (full or nothing) or off.  [auto]")] = None,
+    problem: Annotated[
+        str | None, option("--problem", "Problem of files whose path does not name it, for example level1/16.")
+    ] = None,
+    author: Annotated[
+        str | None, option("--author", "Author of the solutions.  [the folder below solutions/ in their path]")
+    ] = None,
+    device: Annotated[
+        str | None,
+        option(
+            "--device",
+            "cuda (the GPU), host (CUDA executed on the CPU: correctness, no speedups) or auto.  "
+            "[auto: a GPU if there is a usable one]",
+        ),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        option("--workload", "Workload (set of sizes) of the problems: full, small, ….  [full on cuda, small on host]"),
+    ] = None,
+    out: Annotated[
+        Path | None, option("--out", "Folder for results; each run gets a folder below it.  [results]")
+    ] = None,
+    run_id: Annotated[
+        str | None, option("--run-id", "Name of the run and of its folder.  [the time and a random part]")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Continue the run --run-id, or the latest one: skip solutions that have a result."
+        ),
+    ] = False,
+    problems: ProblemsRoot = None,
+    config: Annotated[
+        Path | None, option("--config", "YAML file with settings; options of the command line override it.  [none]")
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        option("--jobs", "Builds that run in parallel.  [half the processors, on host all; fewer if memory is short]"),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        option("--seeds", "Number of tests on the problem's own inputs, each with another secret seed.  [3]"),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        option("--precision", "Precision class for all problems: fp32, tf32, fp16, bf16 or fp8.  [each problem's own]"),
+    ] = None,
+    device_policy: Annotated[
+        str | None,
+        option(
+            "--device-policy",
+            "Outputs on the wrong device: strict rejects them, coerce copies them within the measured time.  [strict]",
+        ),
+    ] = None,
+    sandbox: Annotated[
+        str | None,
+        option(
+            "--sandbox",
+            "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
+        ),
+    ] = None,
     audit: Annotated[
         str | None,
-        option("--audit", "Run under compute-sanitizer as well, on the small workload: auto, always, never.  [auto]"),
+        option(
+            "--audit",
+            "Also run each solution under compute-sanitizer on the small workload: always, never, or auto (if it is "
+            "installed).  [auto]",
+        ),
     ] = None,
     baseline: Annotated[
         str | None,
-        option("--baseline", "What speedups are against, the first deciding: eager,compile,max-autotune, ….  [eager]"),
+        option(
+            "--baseline",
+            "Baselines to time, separated by commas: eager, compile, max-autotune, …. The first gives the speedup.  "
+            "[eager]",
+        ),
     ] = None,
-    unchecked: Annotated[bool, typer.Option("--unchecked", help="Host device without race and access checks.")] = False,
+    unchecked: Annotated[
+        bool,
+        typer.Option("--unchecked", help="On the host device: no checks for data races and accesses out of bounds."),
+    ] = False,
     allow_degenerate: Annotated[
-        bool, typer.Option("--allow-degenerate", help="Score problems too that can't tell right from wrong.")
+        bool,
+        typer.Option("--allow-degenerate", help="Also evaluate problems that fail to reject wrong answers."),
     ] = False,
     policy: Annotated[
-        Path | None, option("--policy", "YAML file: which solutions to refuse although they are right.  [none]")
+        Path | None, option("--policy", "YAML file that says which correct solutions to refuse.  [none]")
     ] = None,
-    compile_timeout: Annotated[float | None, option("--compile-timeout", "Seconds a build.  [300]")] = None,
-    load_timeout: Annotated[float | None, option("--load-timeout", "Seconds an import and constructor.  [120]")] = None,
-    call_timeout: Annotated[float | None, option("--call-timeout", "Seconds a call of forward.  [60]")] = None,
+    compile_timeout: Annotated[
+        float | None, option("--compile-timeout", "Most seconds for the build of one solution.  [300]")
+    ] = None,
+    load_timeout: Annotated[
+        float | None, option("--load-timeout", "Most seconds to import a solution and construct its model.  [120]")
+    ] = None,
+    call_timeout: Annotated[
+        float | None, option("--call-timeout", "Most seconds for one call of forward.  [60]")
+    ] = None,
     solution_timeout: Annotated[
-        float | None, option("--solution-timeout", "Seconds a solution after its build.  [300]")
+        float | None, option("--solution-timeout", "Most seconds for one solution, without its build.  [300]")
     ] = None,
-    min_samples: Annotated[int | None, option("--min-samples", "Timed calls at least.  [30]")] = None,
-    timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [3]")] = None,
-    memory_limit: Annotated[str | None, option("--memory-limit", "Host memory of a solution, as 8GiB.")] = None,
+    min_samples: Annotated[
+        int | None, option("--min-samples", "Least number of timed calls of each solution.  [30]")
+    ] = None,
+    timing_budget: Annotated[
+        float | None, option("--timing-budget", "Seconds of timing for each solution.  [3]")
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        option(
+            "--memory-limit",
+            "Most host memory for a solution's process, for example 8GiB.  [32GiB, or less on a small machine]",
+        ),
+    ] = None,
     workers: Annotated[
-        int | None, option("--workers", "Solutions judged at once.  [one a visible GPU; 1 on host]")
+        int | None, option("--workers", "Solutions evaluated in parallel.  [one for each visible GPU; 1 on host]")
     ] = None,
-    executor: Annotated[str | None, option("--executor", "local, or ray: a cluster.  [local]")] = None,
+    executor: Annotated[
+        str | None, option("--executor", "Where to evaluate: local (this machine) or ray (a cluster).  [local]")
+    ] = None,
     ray_address: Annotated[
-        str | None, option("--ray-address", "The Ray cluster: auto, or ray://HOST:10001. Implies --executor ray.")
+        str | None,
+        option("--ray-address", "Address of the Ray cluster: auto or ray://HOST:10001. Implies --executor ray."),
     ] = None,
     accelerator_type: Annotated[
-        str | None, option("--accelerator-type", "On Ray: only GPUs of this model, as Ray calls it (H200).")
+        str | None, option("--accelerator-type", "With Ray: use only GPUs of this model, in Ray's words (H200).")
     ] = None,
     server: Annotated[
         Path | None,
-        option("--server", "Let `harness serve` build and judge: auto, or its socket.  [$HARNESS_SERVER, or none]"),
+        option(
+            "--server",
+            "Build and evaluate in the processes of `harness serve`: auto, or its socket.  [$HARNESS_SERVER, or none]",
+        ),
     ] = None,
-    shard: Annotated[str | None, option("--shard", "Only the i-th of n parts: 2/8. See harness merge.")] = None,
+    shard: Annotated[
+        str | None,
+        option("--shard", "Evaluate only part i of n of the solutions, for example 2/8; see harness merge.  [all]"),
+    ] = None,
     cache: Annotated[
-        Path | None, option("--cache", "Folder of built modules.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
+        Path | None,
+        option(
+            "--cache",
+            "Folder for compiled extensions and other cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]",
+        ),
     ] = None,
-    cache_limit: Annotated[str | None, option("--cache-limit", "What they may take on disk.  [20GiB]")] = None,
+    cache_limit: Annotated[
+        str | None, option("--cache-limit", "Most disk space for compiled extensions.  [20GiB]")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate solutions: build, verify, time, record.
+    """Evaluate solutions: build, check correctness, time, record.
 
     A solution's problem and author come from its path (solutions/AUTHOR/level1/16_name.py), from KernelBench's file
-    name, or from --problem. A failing solution is a result, not an error: the exit code is 0. It is 3 where one could
-    not be judged (harness_error).
+    name, or from --problem and --author. The results are written to a folder below --out; harness show, leaderboard
+    and report read it.
+
+    A solution that fails is a result, not an error: the exit code is 0. The exit code is 3 if a solution could not be
+    judged because of the machine or the problem (harness_error).
 
     \b
     Examples:
@@ -259,17 +365,24 @@ def eval_command(
     run = context.obj or _at_server(server, settled)
     done = carry_out(run, settled, found, quiet_stdout=as_json, resumable=True, then=show)
     if ours := sum(item.status is Status.harness_error for item in done.records):
-        again = f"--resume --run-id {settled.run_id} tries again"
-        fail(f"{ours} could not be judged, through no fault of theirs; once that is mended, {again}", UNABLE)
+        again = f"run the same command with --resume --run-id {settled.run_id}"
+        fail(
+            f"{ours} solution{'' if ours == 1 else 's'} could not be judged because of the machine or the problem "
+            f"(harness_error); fix it, then {again}",
+            UNABLE,
+        )
 
 
 def _at_server(given: Path | None, settled: RunConfig) -> Evaluate | None:
-    """What lets the server do it that the option or the environment names; None where neither does. Of those two only
-    an option can be at odds with another executor.
+    """Return the function that evaluates on the server of the option or the environment variable; None without one.
+
+    Only the option conflicts with another executor: the environment variable is then ignored.
     """
     if settled.executor != "local":
         if given is not None:
-            raise ConfigError(f"--server judges on this machine, and the executor is {settled.executor}: leave out one")
+            raise ConfigError(
+                f"--server works only with --executor local, not {settled.executor}: leave out one of them"
+            )
         return None
     named = given or (Path(held) if (held := os.environ.get(SERVER)) else None)
     return functools.partial(evaluate, server=server_at(named)) if named is not None else None
@@ -287,17 +400,17 @@ def _show_json(settled: RunConfig, done: Ran) -> None:
 
 
 def _show_summary(settled: RunConfig, done: Ran) -> None:
-    # Not at the top: tables take numpy, which nothing before needs.
+    # Imported here: tables need numpy, which the start of a run does not.
     from harness.report import board, terminal
     from harness.results.scoring import By, leaderboard
 
     put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
     store = RunStore.open(settled.run_dir)
     records, authors = store.records(), authors_in(store.head)
-    # One author's rows would be one row.
+    # For a single author, a table by author would have one row.
     by = By.author if len({item.author for item in records}) > 1 else By.solution
     put("Leaderboard", board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
-    say(f"everything about one of them: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
+    say(f"for details of one solution: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
 
 
 def carry_out(
@@ -309,9 +422,21 @@ def carry_out(
     resumable: bool = False,
     then: Callable[[RunConfig, Ran], None] = lambda settled, done: None,
 ) -> Ran:
-    """Evaluate with `run` (by default the pipeline), shown as it goes, `then` show what came of it while the referees'
-    processes come to their ends. The command ends where the user interrupts it, a signal asks for it (128 and its
-    number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume` to go on with then.
+    """Evaluate and show the progress, then show the results.
+
+    Args:
+        run: Function that evaluates; by default the pipeline.
+        settled: Settings of the run.
+        found: Facts about this machine.
+        quiet_stdout: Keep standard output free for the results.
+        resumable: Whether the command has `--resume`, which messages then name.
+        then: Shows the results, while the referees' processes end.
+
+    Returns:
+        The records and the wall time.
+
+    Raises:
+        typer.Exit: Ctrl-C (130), a signal (128 plus its number), or nobody reads the output (as for SIGPIPE).
     """
     view = LazyProgress(quiet_stdout=quiet_stdout)
     done: Ran | None = None
@@ -324,11 +449,11 @@ def carry_out(
     except KeyboardInterrupt:
         fail(f"interrupted; {_left(settled, view, resumable)}", INTERRUPTED)
     except SystemExit as ended:
-        # rich ends the process, with 1, when nobody reads what it prints any more.
+        # rich exits with 1 if the reader of its output is gone.
         code = ended.code if isinstance(ended.code, int) and ended.code > 128 else 128 + signal.SIGPIPE
         number = signal.Signals(code - 128)
         unread = number is signal.SIGPIPE
-        why = "nobody reads the output any more, so the run ends" if unread else f"ended by {number.name}"
+        why = "the run ends, because the reader of its output is gone" if unread else f"ended by {number.name}"
         with suppress(OSError, SystemExit):  # the terminal may be gone, too
             say(f"harness: {why}; {_left(settled, view, resumable)}")
         raise typer.Exit(code) from None
@@ -339,44 +464,55 @@ def carry_out(
 
 
 def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> AbstractContextManager[Prestart | None]:
-    """The referees' processes, where it is the pipeline that will need them."""
+    """Start the referees' processes in advance, if the pipeline runs here."""
     return start_ahead(settled, found) if run is None else nullcontext()
 
 
 def _left(settled: RunConfig, view: LazyProgress, resumable: bool) -> str:
-    """What a run that was ended leaves, and how to go on."""
-    # What stands at its place may be another run, which this call would have refused to write to.
+    """Return a sentence about the results of an ended run, and how to continue it."""
+    # The folder may belong to another run, to which this command would have refused to write.
     if not is_run(settled.run_dir) or not (view.began or settled.resume):
-        return "nothing was finished, and the same call starts anew"
+        return "no solution was finished; the same command starts again from the beginning"
     records = settled.run_dir / "records.jsonl"
     some = records.is_file() and records.stat().st_size > 0
-    kept = f"what is finished is in {settled.run_dir}" if some else f"nothing is finished yet in {settled.run_dir}"
-    goes_on = f"with --resume --run-id {settled.run_id} continues" if resumable else "starts anew"
-    return f"{kept}, and the same call {goes_on}"
+    kept = f"finished results are in {settled.run_dir}" if some else f"no solution was finished in {settled.run_dir}"
+    goes_on = f"with --resume --run-id {settled.run_id} continues" if resumable else "starts again from the beginning"
+    return f"{kept}; the same command {goes_on}"
 
 
 def _told(name: str, value: Any) -> str:
-    """A setting by its key in a configuration file: `timing.min_samples 3`."""
+    """Format a setting by its key in a configuration file: `timing.min_samples 3`."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}.{part} {item}" for part, item in value.items())
     return f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
-    """The configuration of this run, its device checked and, to resume, its id found."""
+    """Resolve the configuration, check the device and, to resume, find the run.
+
+    Args:
+        found: Facts about this machine.
+        file: YAML file with settings, or None.
+        options: Settings of the command line; None means not given.
+
+    Raises:
+        ConfigError: A setting is wrong.
+        MachineError: The device or the cache folder can't be used.
+        StoreError: There is no run to resume.
+    """
     generated = new_run_id()
     settled = resolve(machine=environment.machine(found), run_id=generated, file=file, options=options)
     why = environment.cuda_unusable(found)
     # A cluster has GPUs of its own, whatever this machine has.
     if settled.device is DeviceKind.CUDA and why and settled.executor == "local":
-        raise MachineError(f"{why}; --device host checks values on the CPU")
+        raise MachineError(f"{why}; pass --device host to check correctness on the CPU")
     ready_cache(settled.cache_dir)
     if settled.device is DeviceKind.HOST:
-        say(f"device host, workload {settled.workload}" + (f"; a GPU can't be used here: {why}" if why else ""))
+        say(f"device host, workload {settled.workload}" + (f"; no GPU can be used here: {why}" if why else ""))
     if settled.resume and settled.run_id == generated:
         latest = latest_run(settled.out)
         if latest is None:
-            raise StoreError(f"{settled.out}: no run to resume; leave out --resume to start one")
+            raise StoreError(f"{settled.out}: no run to resume; leave out --resume to start a new one")
         settled = dataclasses.replace(settled, run_id=latest.name)
     if settled.resume and is_run(settled.run_dir):
         begun = RunStore.open(settled.run_dir)
@@ -384,7 +520,5 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
             say(f"{settled.run_dir}: {note}")
         if others := other_settings(begun.head, settled.to_json()):
             told = ", ".join(_told(name, value) for name, value in others.items())
-            say(
-                f"{settled.run_dir}: goes on with {told}, other than before: new records only, run.yaml says since when"
-            )
+            say(f"{settled.run_dir}: continues with other settings ({told}), for new records only; see run.yaml")
     return settled

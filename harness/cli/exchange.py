@@ -1,6 +1,6 @@
-"""`harness import kernelbench` and `harness export kernelbench`: results to and from KernelBench's files.
+"""`harness import kernelbench` and `harness export kernelbench`: results from and to KernelBench's files.
 
-Outside layer; trusted side. Reads and writes results, starts nothing.
+Trusted side. Reads and writes results, evaluates nothing.
 """
 
 from __future__ import annotations
@@ -25,21 +25,32 @@ PASS_AT_K = "pass_at_k_results.json"
 
 
 def import_kernelbench(
-    eval_results: Annotated[Path, typer.Argument(metavar="EVAL_RESULTS", help="Their file, or the folder it is in.")],
-    level: Annotated[int, typer.Option("--level", help="The level that the file is about.", min=1)],
-    out: Annotated[Path, typer.Option("--out", help="The new run's folder.")],
+    eval_results: Annotated[
+        Path,
+        typer.Argument(metavar="EVAL_RESULTS", help="KernelBench's eval_results.json, or the folder that holds it."),
+    ],
+    level: Annotated[int, typer.Option("--level", help="Level of the problems in the file.", min=1)],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the new run.")],
     baseline: Annotated[
         list[Path] | None,
-        typer.Option("--baseline", help="Their baseline times, without which there are no speedups; may be repeated."),
+        typer.Option(
+            "--baseline",
+            help="KernelBench's file of baseline times; without it there are no speedups. May be repeated.",
+        ),
     ] = None,
-    pass_at_k: Annotated[Path | None, option("--pass-at-k", "Their pass@k file.  [the one beside the results]")] = None,
-    author: Annotated[str | None, option("--author", "Whose results they are.  [name of the file's folder]")] = None,
+    pass_at_k: Annotated[
+        Path | None,
+        option("--pass-at-k", "KernelBench's pass@k file.  [pass_at_k_results.json next to the results, if it exists]"),
+    ] = None,
+    author: Annotated[
+        str | None, option("--author", "Author of the results.  [name of the folder that holds the file]")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a run of KernelBench's result files, and show its metrics: fast_p, geometric mean, pass@k.
+    """Import KernelBench's result files as a run, and show its metrics: fast_p, geometric mean, pass@k.
 
-    Verdicts and times stay KernelBench's: the records have the workload `kernelbench` and are ranked among
-    themselves. The older form (one object a problem), null entries and NaN are understood.
+    Verdicts and times are KernelBench's. The records get the workload `kernelbench`, so they are ranked only among
+    themselves. KernelBench's older format (one object for each problem), null entries and NaN are accepted.
 
     \b
     Example:
@@ -70,7 +81,7 @@ def import_kernelbench(
         )
         return
     put(f"{out}: {len(done.records)} records", _figures(done.metrics, averages))
-    say(f"go on with: harness leaderboard {out}")
+    say(f"next: harness leaderboard {out}")
 
 
 def _figures(metrics: kernelbench.Metrics, averages: Mapping[str, Any]) -> Table:
@@ -89,19 +100,21 @@ def _figures(metrics: kernelbench.Metrics, averages: Mapping[str, Any]) -> Table
 
 
 def export_kernelbench(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder: results/RUN.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the files to write.")],
-    author: Annotated[str | None, option("--author", "Only this author's.  [all]")] = None,
-    level: Annotated[int | None, typer.Option("--level", help="Only this level.", min=1)] = None,
-    k: Annotated[list[int] | None, typer.Option("--k", help="pass@k for this k; may be repeated.  [1]")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run, for example results/RUN.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the files.")],
+    author: Annotated[str | None, option("--author", "Export only the results of this author.  [all]")] = None,
+    level: Annotated[
+        int | None, typer.Option("--level", help="Export only the problems of this level.  [all]", min=1)
+    ] = None,
+    k: Annotated[list[int] | None, typer.Option("--k", help="Compute pass@k for this k. May be repeated.  [1]")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     problems: ProblemsRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Write a run as KernelBench's files: eval_results.json, baseline_time_torch.json, pass_at_k_results.json.
+    """Export a run as KernelBench's files: eval_results.json, baseline_time_torch.json, pass_at_k_results.json.
 
-    Milliseconds, -1 for absent, a list of samples a problem. One author and level go into the folder itself, several
-    each into AUTHOR/levelN below it, since a file holds one of each.
+    Times are in milliseconds, -1 means absent, and each problem has a list of samples. A file holds one author and one
+    level: if the run has several, the files go to AUTHOR/levelN below --out.
 
     \b
     Examples:
@@ -130,7 +143,7 @@ def export_kernelbench(
 
 
 def _file_names(store: RunStore, records: Iterable[Record], problems: Path | None) -> dict[str, str]:
-    """Problem id -> file name, from the folder named, else from the one that the run was made with, if it is there."""
+    """Return problem id -> file name, from the named folder or, if it exists, the one that the run used."""
     if problems is not None:
         catalog = load_problems(problems)
     else:

@@ -1,6 +1,6 @@
-"""`harness extract`: files of responses and solutions.
+"""`harness extract`: extract solutions from raw model responses.
 
-Outside layer; trusted side. Nothing of a response is executed here.
+Trusted side. No code of a response is executed here.
 """
 
 from __future__ import annotations
@@ -18,19 +18,31 @@ from harness.report import terminal
 
 def extract_command(
     responses: Annotated[
-        list[Path], typer.Argument(metavar="RESPONSES", help="Files of raw model output; - is standard input.")
+        list[Path],
+        typer.Argument(metavar="RESPONSES", help="Files with raw output of a model; - is standard input."),
     ],
-    problem: Annotated[str | None, option("--problem", "The problem they answer: level1/16.")] = None,
-    author: Annotated[str, typer.Option("--author", help="Whose solutions they are.")] = "local",
-    out: Annotated[Path, typer.Option("--out", help="Folder of solutions.")] = Path("solutions"),
+    problem: Annotated[
+        str | None,
+        option(
+            "--problem",
+            "Problem that the responses solve, for example level1/16.  [from file names like level_1_problem_16.txt]",
+        ),
+    ] = None,
+    author: Annotated[
+        str, typer.Option("--author", help="Author of the solutions: the name of their folder below --out.")
+    ] = "local",
+    out: Annotated[Path, typer.Option("--out", help="Folder of solutions to write to.")] = Path("solutions"),
     problems: ProblemsRoot = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite instead of numbering samples.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite an existing solution instead of writing a numbered sample.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Take solutions out of raw model responses.
+    """Extract solutions from raw model responses.
 
-    The last complete fenced Python block that defines ModelNew, after the reasoning if that is marked. Nothing is
-    overwritten: a second solution of one problem becomes a numbered sample. Exit code 1 where a response has none.
+    From each response, the command takes the last complete fenced Python block that defines ModelNew. If the reasoning
+    part of a response is marked, it looks only after it. Existing files stay: a second solution of one problem becomes
+    a numbered sample. The exit code is 1 if a response holds no solution.
 
     \b
     Examples:

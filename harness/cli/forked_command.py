@@ -1,13 +1,12 @@
-"""A command whose process the code of a problem may end, noticed.
+"""Run a command in a forked child, to notice a problem whose code ends the process.
 
-Outside layer; trusted side. The commands about problems execute these in their own process, which a problem can end
-without a word and with any exit code (`os._exit(0)`, a bad access in compiled code): a gate would pass. So the command
-runs in a forked child, which tells in shared memory which problem it looks at and that it came to its end; forked
-before torch is imported or a GPU is used, and with nothing to do but to wait for it, its parent ends with its exit
-code. The child keeps terminal, streams and process group: Ctrl-C reaches it.
+Trusted side. The commands about problems execute the code of problems in their own process. Such code can end the
+process silently, with any exit code (`os._exit(0)`, a bad access in compiled code), and a gate would pass. The child
+writes to shared memory which problem it executes, and that it finished. The parent forks before torch is imported or a
+GPU is used, only waits, and exits with the child's code. The child keeps terminal, streams and process group, so Ctrl-C
+reaches it.
 
-A command that says nothing before it has looked at all problems is made once more without the one that ended it, so
-that a list lacks what one of its problems did, and nothing else.
+A command that prints only at its end runs again without the problem that ended it: its list lacks only that problem.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from contextlib import contextmanager
 from harness.cli.output import NOT_FOUND, UNABLE, say
 
 _ENDED, _CODE, _NAME = 0, 1, 2
-"""Places in the shared memory: whether the child came to its end, with which exit code, and what it looks at."""
+"""Offsets in the shared memory: whether the child finished, its exit code, the problem that it executes."""
 _BYTES = mmap.PAGESIZE
 
 BY_OTHERS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE})
-"""Signals that somebody else sends: no problem is to blame."""
+"""Signals that come from outside: no problem caused them."""
 
 MOST_AGAIN = 20
-"""Times at most that a command is made again. Each takes as long as all that came before its problem."""
+"""Most times that a command runs again. Each run takes as long as all problems before the failing one."""
 
 _shared: mmap.mmap | None = None
 _at_fault: dict[str, str] = {}
@@ -36,9 +35,12 @@ _at_fault: dict[str, str] = {}
 
 
 def watched(body: Callable[[], int], *, broken: int = UNABLE, again: bool = False) -> int:
-    """The exit code of `body`, which runs in a child; where a problem ends that, it is said which, and the exit code is
-    `broken` (`UNABLE` where the child was killed, maybe for the memory that it took). With `again`, `body` is run once
-    more then, and meets a `ProblemError` where it looks at that problem.
+    """Run `body` in a child, report a problem that ends it, and return the exit code.
+
+    Args:
+        body: The command; returns its exit code.
+        broken: Exit code if a problem ended the child. It is `UNABLE` if SIGKILL did, perhaps for lack of memory.
+        again: Run `body` again after a problem ended it; `looking_at` then raises `ProblemError` for that problem.
     """
     _at_fault.clear()
     code, problem = _once(body, broken)
@@ -47,17 +49,17 @@ def watched(body: Callable[[], int], *, broken: int = UNABLE, again: bool = Fals
             break
         before = code
         code, problem = _once(body, broken)
-        code = max(before, code)  # of an interrupt, or of the problem that is at fault
+        code = max(before, code)  # an interrupt (130) outranks the code of the failing problem
     return code
 
 
 def _once(body: Callable[[], int], broken: int) -> tuple[int, str | None]:
-    """The exit code, and the problem that ended the child, if one did, which is then known to be at fault."""
+    """Run `body` in a child once; return the exit code and the problem that ended the child, if one did."""
     global _shared
-    from harness.sandbox import syscalls  # not at the top: of all commands only these need it
+    from harness.sandbox import syscalls  # imported here: only the commands about problems need it
 
     _shared = mmap.mmap(-1, _BYTES)
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the child's, which says so and ends
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles Ctrl-C: it prints a message and exits
     parent = os.getpid()
     child = os.fork()
     if child == 0:
@@ -81,20 +83,24 @@ def _once(body: Callable[[], int], broken: int) -> tuple[int, str | None]:
     how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
     problem = _shared[_NAME:].rstrip(b"\0").decode("utf-8", "replace")
     if problem:
-        say(f"harness: {problem} ended the process that looked at it, {how}: mend its file, or leave it out")
+        say(f"harness: {problem} ended the process that executed it, {how}: fix its file or leave it out")
         _at_fault[problem] = how
         return UNABLE if code == -signal.SIGKILL else broken, problem
-    say(f"harness: the command's process ended {how}, while it looked at no problem")
+    say(f"harness: the command's process ended {how}, while it executed no problem")
     return UNABLE, None
 
 
 @contextmanager
 def looking_at(problem: str) -> Iterator[None]:
-    """The code of `problem` runs in this block. Raises `ProblemError` where it has ended a process by that before."""
+    """Note that this block executes the code of `problem`.
+
+    Raises:
+        ProblemError: The problem ended a process before.
+    """
     if problem in _at_fault:
         from harness.referee.problem.loader import ProblemError
 
-        raise ProblemError(f"it ended the process that looked at it, {_at_fault[problem]}")
+        raise ProblemError(f"it ended the process that executed it, {_at_fault[problem]}")
     if _shared is None:
         yield
         return
@@ -107,5 +113,5 @@ def looking_at(problem: str) -> Iterator[None]:
 
 
 def code_of_broken(arguments: list[str]) -> int:
-    """The exit code of a command (`problems lint ...`) for a problem that is at fault."""
+    """Return the exit code of a command (`problems lint ...`) for a problem that ends its process."""
     return NOT_FOUND if "lint" in arguments[1:2] else UNABLE

@@ -1,6 +1,6 @@
-"""How a run that goes on is shown, once there is something to show.
+"""Show the progress of a run, importing the display only when the run has started.
 
-Outside layer; trusted side. Imports nothing of what showing takes at the top.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 class LazyProgress(ExitStack):
-    """A `ProgressView` that is made once there is something to show: its imports take as long as all before, and what
-    builds and judges has begun by then.
+    """A `ProgressView` that is made when the run starts, because its imports take long.
+
+    By then builders and referees are already working.
     """
 
     def __init__(self, *, quiet_stdout: bool) -> None:

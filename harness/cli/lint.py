@@ -1,7 +1,6 @@
-"""`harness problems lint`: does each problem tell right answers from wrong ones?
+"""`harness problems lint`: check that each problem rejects wrong answers.
 
-Outside layer; trusted side. Problems are executed, solutions never. torch is imported once the call is known to be
-right.
+Trusted side. Executes problems, never solutions. torch is imported after the arguments are checked.
 """
 
 from __future__ import annotations
@@ -52,7 +51,9 @@ def problems_lint(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PROBLEMS", help="level1, level1/16, files, or folders of problems.  [all]", show_default=False
+            metavar="PROBLEMS",
+            help="Levels (level1), ids (level1/16), files, or folders of problems.  [all]",
+            show_default=False,
         ),
     ] = None,
     problems: ProblemsRoot = None,
@@ -61,33 +62,34 @@ def problems_lint(
         list[str] | None,
         option(
             "--workload",
-            "Sizes, of the problems that declare them; may be repeated.  [full on cuda; small on cpu, else full where "
-            "it is not too large]",
+            "Workload (set of sizes) to check, for the problems that declare it. May be repeated.  [full on cuda; on "
+            "cpu small, or full if there is no small one and full is not too large]",
         ),
     ] = None,
     shard: Annotated[
-        str | None, option("--shard", "Only the i-th of n parts: 2/8. Several GPUs check one each.")
+        str | None, option("--shard", "Check only part i of n, for example 2/8; use one part for each GPU.  [all]")
     ] = None,
     out: Annotated[
         Path | None,
-        option("--out", "File that gets a JSON line a problem, as each is done; files may be concatenated."),
+        option("--out", "Write one JSON line for each checked problem to this file; such files can be concatenated."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Take from --out what it has already, check the rest.")
+        bool, typer.Option("--resume", help="Use the results that --out has, and check only the other problems.")
     ] = False,
     budget: Annotated[
-        float | None, option("--budget-s", "Seconds after which no further problem begins.  [none]")
+        float | None, option("--budget-s", "Start no further problem after this many seconds.  [no limit]")
     ] = None,
-    markdown: Annotated[Path | None, option("--markdown", "File that gets a table of all findings.")] = None,
-    rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
+    markdown: Annotated[Path | None, option("--markdown", "Write a Markdown table of all findings here.")] = None,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules and check nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let each problem prove that it rejects wrong answers, by the rule with which solutions are judged.
+    """Check that each problem rejects wrong answers, with the tolerances that solutions are judged by.
 
-    Zeros, constants, another call's output, half an output, neighbouring indices, unused inputs and parameters, lower
-    precision, and the reference with one operation left out must all be rejected. Exit code 1 where a problem is at
-    fault, 3 where problems are left (--budget-s; the GPU broke down under one; others hold its memory): go on with
-    --resume.
+    A problem must reject zeros, constants, the output of another call, half an output, neighbouring indices, lower
+    precision, answers that ignore an input or parameter, and the reference with one operation left out.
+
+    The exit code is 1 if a problem breaks a rule. It is 3 if problems are not checked: --budget-s was used up, a
+    problem made the GPU fail, or other processes hold its memory. Then run the command again with --resume.
 
     \b
     Examples:
@@ -101,11 +103,11 @@ def problems_lint(
         _list_rules(as_json=as_json)
         return
     if resume and out is None:
-        raise ConfigError("--resume goes on with a file: name it by --out")
+        raise ConfigError("--resume continues a file: pass --out FILE too")
     if out is not None and not resume and out.exists():
-        raise ConfigError(f"{out} exists: --resume goes on with it, or name another")
+        raise ConfigError(f"--out {out} exists: pass --resume to continue it, or name another file")
     if budget is not None and not budget > 0:
-        raise ConfigError(f"--budget-s {budget:g}: a number of seconds above 0")
+        raise ConfigError(f"--budget-s must be a number of seconds above 0, not {budget:g}")
     for name, path in (("--out", out), ("--markdown", markdown)):
         if path is not None:
             writable(path, name)
@@ -121,24 +123,24 @@ def problems_lint(
         raise ConfigError(str(error)) from error
     except OSError as error:
         if error.filename is None and (out is None or isinstance(error, BrokenPipeError)):
-            raise  # standard output's, which every command tells in one way
+            raise  # an error of standard output: `guarded` reports it in the same way for all commands
         raise MachineError(f"{error.filename or out}: {error.strerror or error}") from error
     broken = [report for report in reports if report.broken]
     if as_json:
         print_json([report.to_json() for report in reports])
     if broken:
-        say(f"{len(broken)} of {len(reports)} checked break a rule, first {broken[0].problem}")
+        say(f"{len(broken)} of {len(reports)} checked problems break a rule, first {broken[0].problem}")
     else:
         say(f"{len(reports)} checked, none breaks a rule")
     if left:
-        fail(f"{left} of {len(tasks)} left undone" + ("; go on with --resume" if out else ""), UNABLE)
+        fail(f"{left} of {len(tasks)} not checked" + ("; run again with --resume" if out else ""), UNABLE)
     if broken:
         raise typer.Exit(NOT_FOUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """One problem at one of its workloads, by name; `workload` is None where it declares none of that name."""
+    """One problem at the workload `name`; `workload` is None if the problem does not declare it."""
 
     problem: Problem
     name: str
@@ -146,8 +148,12 @@ class _Task:
 
 
 def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: DeviceKind) -> Iterator[_Task]:
-    """Every problem at the first workload asked for, then at the next; a problem that was named gets one also where it
-    lacks the workload. Raises `ConfigError` for a name that is no workload of any.
+    """Yield every problem at the first workload, then every problem at the next one.
+
+    A problem that the user named gets a task even if it lacks the workload.
+
+    Raises:
+        ConfigError: No problem declares a workload of this name.
     """
     wanted: Sequence[str | None] = names or [None]
     for asked in wanted:
@@ -158,7 +164,7 @@ def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: D
             small = kind is DeviceKind.HOST and "small" in problem.workloads
             name = asked or ("small" if small else "full")
             workload = problem.workloads.get(name)
-            # What can't be read may declare any workload: it is told once.
+            # A problem that can't be read may declare any workload: report it once.
             unreadable = problem.failure is not None and asked == wanted[0]
             if workload is not None or named or not names or unreadable:
                 yield _Task(problem=problem, name=name, workload=workload)
@@ -167,7 +173,7 @@ def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: D
 def _checked(
     tasks: Sequence[_Task], kind: DeviceKind, out: Path | None, budget: float | None, *, quiet: bool
 ) -> tuple[list[ProblemReport], int]:
-    """The findings on all tasks, and how many are left undone. What `out` holds already is not done again."""
+    """Check the tasks that `out` does not have yet; return all findings and the number of unchecked tasks."""
     from harness.devices.out_of_memory import advice, held_elsewhere_bytes
     from harness.referee.soundness import append_to_ledger, read_ledger
 
@@ -192,9 +198,9 @@ def _checked(
             report = _lint(task, opened)
         broken_down = _broken_down(opened)
         if first:
-            gc.freeze()  # whatever torch has imported by now stays: looking through it again takes 0.1 s a problem
+            gc.freeze()  # torch's modules stay: scanning them again would take 0.1 s for each problem
         if broken_down:
-            report = _at_fault(task, opened, f"the GPU gave up under one of the answers tried: {broken_down}")
+            report = _at_fault(task, opened, f"the GPU failed while it computed a test answer: {broken_down}")
         if report is None:
             elsewhere = held_elsewhere_bytes(opened)
             told = f"not enough memory to check it: {advice(opened, elsewhere)}"
@@ -208,12 +214,12 @@ def _checked(
         if not quiet:
             put(*report_lint.lines(report, number, len(tasks)))
         if broken_down:
-            break  # nothing can be computed in this process any more
+            break  # the GPU computes nothing more in this process
     return reports, len(tasks) - len(reports)
 
 
 def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, bool]]:
-    """The problems asked for, each once, and whether they were named one by one."""
+    """Yield the chosen problems, each once, and whether the user named the problem itself."""
     seen: set[Path] = set()
     found: list[tuple[Problem, bool]] = []
     default: Catalog | None = None
@@ -223,11 +229,11 @@ def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, 
             catalog = load_problems(path)
             found += [(problem, False) for problem in catalog.known.values()]
         elif path.is_file():
-            # The folder of its level, so that the id and the declarations beside it are found.
+            # Load the folder of its level, which gives the id and holds the declarations.
             catalog = load_problems(path.parent)
             here = [problem for problem in catalog.known.values() if problem.path.resolve() == path.resolve()]
             if not here:
-                raise ConfigError(f"{path}: a problem's file is named like 16_matmul.py")
+                raise ConfigError(f"{path}: not a problem; the file of a problem has a name like 16_matmul.py")
             found += [(problem, True) for problem in here]
         else:
             default = default or load_problems(root or Path("problems"))
@@ -245,12 +251,12 @@ def _kind(device: str) -> DeviceKind:
     if device == "auto":
         return DeviceKind.HOST if environment.cuda_unusable(environment.collect()) else DeviceKind.CUDA
     if device not in _DEVICES:
-        raise ConfigError(f"--device {device}: it is auto, cpu or cuda")
+        raise ConfigError(f"--device must be auto, cpu or cuda, not {device}")
     return _DEVICES[device]
 
 
 def _share(tasks: list[_Task], wanted: str | None) -> list[_Task]:
-    """Part i of n. Every n-th, since neighbours are alike: shares of a folder then take about the same time."""
+    """Return part i of n: every n-th task, so that similar neighbours spread and parts take about the same time."""
     if wanted is None:
         return tasks
     try:
@@ -266,7 +272,7 @@ def _opened(kind: DeviceKind) -> Device:
 
     why = environment.cuda_unusable(environment.collect()) if kind is DeviceKind.CUDA else None
     if why:
-        raise MachineError(f"{why}; --device cpu lints at small sizes")
+        raise MachineError(f"{why}; pass --device cpu to check small sizes")
     try:
         return opened(kind)
     except DeviceError as error:
@@ -274,7 +280,7 @@ def _opened(kind: DeviceKind) -> Device:
 
 
 def _lint(task: _Task, device: Device) -> ProblemReport | None:
-    """The findings; None where memory ran out."""
+    """Return the findings on one task; None if memory ran out."""
     import torch
 
     from harness.devices.out_of_memory import is_shortage
@@ -290,22 +296,23 @@ def _lint(task: _Task, device: Device) -> ProblemReport | None:
         return _at_fault(
             task,
             device,
-            f"its workload {task.name} has {nbytes / 2**20:.0f} MiB of inputs, too many for the CPU: declare a small "
-            "one in workloads.yaml, or lint it on a GPU",
+            f"its workload {task.name} has {nbytes / 2**20:.0f} MiB of inputs, too much for the CPU: declare a small "
+            "workload in workloads.yaml, or check the problem on a GPU",
         )
     if on_host and task.name == "small":
-        torch.set_num_threads(1)  # handing out such small pieces would cost more than it gains
+        torch.set_num_threads(1)  # for such small tensors, threads cost more than they gain
     try:
         return lint_problem(task.problem, task.workload, device)
     except Exception as error:
         if not is_shortage(error):
             raise
-        return None  # looked into by the caller, when the error's traceback no longer holds this problem's tensors
+        return None  # the caller reports it, after the traceback has released this problem's tensors
 
 
 def _broken_down(device: Device) -> str | None:
-    """Why the GPU computes nothing more in this process: an assertion or a bad access of an answer that was tried.
-    Where it does, its memory is made free for the next problem, whose sizes are others.
+    """Return why the GPU failed (an assertion or a bad access of a test answer), or None if it still works.
+
+    If it works, free its cached memory for the next problem, which has other sizes.
     """
     import torch
 

@@ -1,6 +1,6 @@
-"""`harness doctor` and `harness warmup`: what this machine can do, and getting it ready.
+"""`harness doctor` and `harness warmup`: check this machine and prepare it.
 
-Outside layer; trusted side.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -35,23 +35,26 @@ if TYPE_CHECKING:
     from harness.devices.gpu_specs import Peaks
 
 PACKAGE = Path(__file__).parent.parent
-"""The harness itself."""
+"""Folder of the harness."""
 
 
 def doctor_command(
     measure: Annotated[
-        bool, typer.Option("--measure", help="Measure the peaks of the GPUs (idle ones) anew: about 2 s each.")
+        bool,
+        typer.Option(
+            "--measure", help="Measure the peak rates of the GPUs again, about 2 s each. The GPUs should be idle."
+        ),
     ] = False,
     cache: Annotated[
-        Path | None, option("--cache", "Folder of caches.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
+        Path | None, option("--cache", "Folder for cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what this machine has, what that enables, and what to do where something is missing.
+    """Check this machine: what it has, what that enables, and how to add missing parts.
 
-    Speed-of-light times are reckoned with peaks measured on the GPU, by the first timed evaluation or by --measure;
-    those there are shown here. Exit code 0 if at least one device (cuda or host) can be used, else 3; neither can where
-    the folder of caches can't be written.
+    The speed of light is computed from peak rates (flops and bandwidth) that are measured on the GPU, by the first
+    timed evaluation or by --measure. The command shows the measured rates. The exit code is 0 if at least one device
+    (cuda or host) can be used, else 3. No device can be used if the cache folder can't be written.
 
     \b
     Examples:
@@ -63,7 +66,7 @@ def doctor_command(
     if measure:
         ready_cache(cache_dir)
     if measure and (why := environment.cuda_unusable(found)):
-        raise MachineError(f"{why}; --measure is for GPUs")
+        raise MachineError(f"{why}; --measure needs a GPU: leave it out")
     known = _peaks(found, cache_dir, measure=measure)
     diagnosis = doctor.diagnose(
         found,
@@ -81,16 +84,16 @@ def doctor_command(
     else:
         put(terminal.doctor_page(diagnosis))
         for name, (peaks, sheet) in known.items():
-            put(f"\npeaks measured on {show.line(name)}", details(peaks_facts(peaks, sheet)))
+            put(f"\npeak rates measured on {show.line(name)}", details(peaks_facts(peaks, sheet)))
     if diagnosis.device is None:
-        fail("no device can be used: see above", UNABLE)
+        fail("neither cuda nor host can be used: the list above says what is missing", UNABLE)
 
 
 def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, tuple[Peaks, Peaks | None]]:
-    """What is known of each GPU's peaks, and its datasheet's, by a title of the GPU; measured now where asked for."""
+    """Return GPU title -> (measured peaks, datasheet or None); with `measure`, measure them now."""
     if not (measure or (cache_dir / "peaks").is_dir()):
         return {}
-    # Not at the top: these import torch, for which nobody should wait who asks for help.
+    # Imported here: these import torch, which would slow down --help.
     from harness.devices import measured_peaks as peaks
     from harness.devices.device import open_device
     from harness.devices.gpu_specs import datasheet
@@ -106,15 +109,25 @@ def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, t
 
 
 def warmup_command(
-    device: Annotated[str | None, option("--device", "auto, cuda or host.  [auto: a GPU where one is]")] = None,
-    unchecked: Annotated[bool, typer.Option("--unchecked", help="For eval --unchecked.")] = False,
-    config: Annotated[Path | None, option("--config", "YAML file with these settings; options win over it.")] = None,
-    cache: Annotated[Path | None, option("--cache", "Folder of built modules.  [~/.cache/kernel-harness]")] = None,
+    device: Annotated[
+        str | None,
+        option("--device", "Device to prepare: auto, cuda or host.  [auto: a GPU if there is a usable one]"),
+    ] = None,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Prepare the host device for eval --unchecked.")
+    ] = False,
+    config: Annotated[
+        Path | None, option("--config", "YAML file with settings; options of the command line override it.  [none]")
+    ] = None,
+    cache: Annotated[
+        Path | None, option("--cache", "Folder for cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Prepare what the first evaluation would otherwise wait for: headers, precompiled once, cached; the harness's own
-    modules, compiled where Python was told not to do so itself; and on a GPU, once for each start of the machine, a
-    solution of the harness's own is evaluated, which shows that all of it works.
+    """Prepare this machine, so that the first run starts faster.
+
+    The command precompiles C++ headers and the harness's Python modules. On a GPU, once after each start of the
+    machine, it also evaluates a small solution of its own, which shows that build, sandbox and timing work.
 
     \b
     Example:
@@ -126,7 +139,7 @@ def warmup_command(
         machine=environment.machine(found),
         run_id=new_run_id(),
         file=config,
-        options={**options, "paths": [Path()]},  # nothing is evaluated, and no solution need be named
+        options={**options, "paths": [Path()]},  # a placeholder: no solution is evaluated
     )
     ready_cache(settled.cache_dir)
     begin = time.perf_counter()
@@ -140,12 +153,12 @@ def warmup_command(
 
     with ended_by_signals(), screen.status("") as status:
         if not compile_modules(PACKAGE):
-            say(f"bytecode can't be written below {PACKAGE}: every process compiles anew what it imports")
-        tell("precompiling headers where they lack, once for this torch and compiler")
+            say(f"can't write bytecode below {PACKAGE}: every process will compile the modules that it imports")
+        tell("precompiling headers that are not cached, once for this torch and compiler")
         done = open_toolchain(settled.device, settled.cache_dir, checked=settled.checked).warm_up()
         made = None
-        if settled.device is DeviceKind.CUDA:  # the host device has little more to read than torch
-            made = warmup.once(settled, found, lambda: tell("evaluating a solution of the harness's own"))
+        if settled.device is DeviceKind.CUDA:  # the host device reads little more than torch from the disk
+            made = warmup.once(settled, found, lambda: tell("evaluating the harness's test solution"))
     wall_s = time.perf_counter() - begin
     if as_json:
         told = None if made is None else made.to_json()
@@ -153,21 +166,22 @@ def warmup_command(
         return
     put(f"ready for device {settled.device.value} after {show.duration(wall_s)}")
     if made is not None:
-        put(f"a solution of the harness's own: {_outcome(made)}")
+        put(f"test solution: {_outcome(made)}")
 
 
 def compile_modules(package: Path) -> bool:
-    """Write the bytecode of all modules of a package, as Python does by itself unless it is told not to
-    (PYTHONDONTWRITEBYTECODE, as in many images of containers). Without it every process of an evaluation compiles what
-    it imports: 0.4 s before the referees start, 0.2 s in each of them. False where not all could be written.
+    """Write the bytecode of all modules of a package; return False if some could not be written.
+
+    Python does this itself unless PYTHONDONTWRITEBYTECODE is set, as in many container images. Without bytecode every
+    process compiles the modules that it imports: 0.4 s before the referees start, 0.2 s in each of them.
     """
     return bool(compileall.compile_dir(package, quiet=2))
 
 
 def _outcome(made: warmup.Warmup) -> str:
-    """How a rehearsal came out, in words."""
+    """Describe the result of a rehearsal."""
     if made.status is None:
         return f"not evaluated: {show.line(made.reason)}"
-    audit = "" if made.audited else ", without an audit (compute-sanitizer is not there, or not wanted)"
-    reason = "" if made.status is Status.passed else f" ({show.line(made.reason)}; harness doctor may say more)"
+    audit = "" if made.audited else ", without an audit (compute-sanitizer is not installed or switched off)"
+    reason = "" if made.status is Status.passed else f" ({show.line(made.reason)}; see harness doctor)"
     return f"{made.status.value}{reason} after {show.duration(made.wall_s)}{audit}"

@@ -1,7 +1,6 @@
-"""What every command shares: consoles, JSON, error messages, exit codes, common options.
+"""Consoles, JSON, error messages, exit codes and options that all commands share.
 
-Outside layer; trusted side. With the other modules of `cli`, the only place that prints and exits. Results go to
-standard output, messages and progress to standard error.
+Trusted side. Results go to standard output, messages and progress to standard error.
 """
 
 from __future__ import annotations
@@ -35,36 +34,36 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
-"""Exit codes: a search for something failed, the call is wrong, the machine (or the harness) can't, Ctrl-C."""
+"""Exit codes: nothing found or a gate failed, wrong arguments, the machine or the harness failed, Ctrl-C."""
 
 STANDARD_OUTPUT = "standard output"
-"""How messages call it."""
+"""Name of standard output in messages."""
 
 PIPED_WIDTH = 200
-"""Columns of tables that nobody's terminal bounds."""
+"""Columns of tables that do not go to a terminal."""
 
 OF_THE_MACHINE = FULL_OR_BROKEN | {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ETXTBSY),
 }
-"""Errors of the operating system that no line of the harness could have prevented: told without a traceback."""
+"""Errors of the operating system that the harness can't prevent: reported without a traceback."""
 
 P = ParamSpec("P")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ProblemsRoot = Annotated[
-    Path | None, typer.Option("--problems", help="Folder of problems.  [problems]", show_default=False)
+    Path | None, typer.Option("--problems", help="Folder that holds the problems.  [problems]", show_default=False)
 ]
 
 
 def option(name: str, text: str) -> Any:
-    """An option whose default is settled elsewhere; its help says which."""
+    """Declare an option whose default is set elsewhere; its help names the default."""
     return typer.Option(name, help=text, show_default=False)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for text that was escaped already: no markup, no emoji codes, no highlighting."""
-    from rich.console import Console  # not at the top: on a GPU, eval says nothing before its referees start
+    """Make a console for text that is already escaped: no markup, no emoji codes, no highlighting."""
+    from rich.console import Console  # imported here: eval starts its referees before it prints
 
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
@@ -73,36 +72,36 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def put(*parts: RenderableType) -> None:
-    """Results, to standard output."""
+    """Print results to standard output."""
     out = console()
     with to_standard_output(), out.capture() as held:
         for part in parts:
             out.print(part, soft_wrap=isinstance(part, str))
-    # Tables are padded to their width, which is noise in a file.
+    # Tables are padded with spaces to their width: remove these from files.
     text = held.get()
     print_text(text if out.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.split("\n")[:-1]))
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, to standard output."""
+    """Print one JSON document to standard output."""
     print_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def print_text(text: str) -> None:
-    """Text exactly as it is, to standard output."""
+    """Print text unchanged to standard output."""
     with to_standard_output():
         sys.stdout.write(text)
 
 
 def flush_results() -> None:
-    """Nothing that was printed is held back any more."""
+    """Flush standard output."""
     with to_standard_output():
         sys.stdout.flush()
 
 
 @contextmanager
 def to_standard_output() -> Iterator[None]:
-    """What the operating system refuses meanwhile, it refuses of standard output, which has no file's name to tell."""
+    """Set standard output as the file name of errors within the block."""
     try:
         yield
     except OSError as error:
@@ -111,8 +110,9 @@ def to_standard_output() -> Iterator[None]:
 
 
 def say(message: str) -> None:
-    """A message for the person at the keyboard, to standard error. File names in it may be hostile. Where standard
-    error takes nothing (any more), it is lost, and the exit code still says what happened.
+    """Print a message to standard error, escaped, because file names in it may be hostile.
+
+    If standard error can't be written, the message is lost; the exit code still tells the result.
     """
     try:
         sys.stderr.write(f"{block(message)}\n")
@@ -122,7 +122,11 @@ def say(message: str) -> None:
 
 
 def opened(folder: Path) -> RunStore:
-    """The run in `folder`, for reading; what was odd about it is told. Raises `StoreError`."""
+    """Open the run in `folder` for reading, and print notes about defects of its files.
+
+    Raises:
+        StoreError: The folder holds no run, or its files can't be read.
+    """
     store = RunStore.open(folder)
     for note in store.notes:
         say(f"{folder}: {note}")
@@ -130,36 +134,37 @@ def opened(folder: Path) -> RunStore:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """End the command with a message and an exit code."""
+    """Print a message and exit with a code."""
     say(f"harness: {message}")
     raise typer.Exit(code)
 
 
 @contextmanager
 def results_alone() -> Iterator[None]:
-    """What the block prints, a problem's code for one, goes to standard error, so that standard output holds results
-    and nothing else.
+    """Send all output of the block, for example of a problem's code, to standard error.
+
+    Standard output then holds only results.
     """
     flush_results()
     held = os.dup(1)
     try:
-        os.dup2(2, 1)  # of compiled code and other programs, too
+        os.dup2(2, 1)  # also for compiled code and other programs
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        ctypes.CDLL(None).fflush(None)  # what C's printf keeps until its buffer is full, or the process ends
+        ctypes.CDLL(None).fflush(None)  # C's printf buffers its output
         os.dup2(held, 1)
         os.close(held)
 
 
 def in_actions() -> bool:
-    """Whether GitHub reads what is printed."""
+    """Return whether GitHub Actions reads the output."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 @contextmanager
 def no_commands_in_output(*, on: bool) -> Iterator[None]:
-    """Lines that a submission had a say in are not taken for GitHub's workflow commands meanwhile."""
+    """Switch off GitHub's workflow commands within the block, which prints text of a submission."""
     if not on:
         yield
         return
@@ -173,15 +178,25 @@ def no_commands_in_output(*, on: bool) -> Iterator[None]:
 
 
 def one_form(asked: Mapping[str, bool]) -> None:
-    """Raises `ConfigError` where standard output is asked for in two forms: option -> whether it was given."""
+    """Check that at most one option that sets the form of standard output was given.
+
+    Args:
+        asked: Option -> whether it was given.
+
+    Raises:
+        ConfigError: Two or more were given.
+    """
     given = [name for name, yes in asked.items() if yes]
     if len(given) > 1:
-        raise ConfigError(f"{' and '.join(given)}: standard output holds one of them; leave the others out")
+        raise ConfigError(f"{' and '.join(given)}: standard output takes only one of them; leave the others out")
 
 
 def writable(path: Path, option: str) -> Path:
-    """`path`, its folder made where it lacks, once the file could be opened for writing: what takes long is not begun
-    for a file that can't be written. Raises `ConfigError`; `MachineError` where the disk is full or broken.
+    """Check, before long work, that a file can be written; make its folder; return `path`.
+
+    Raises:
+        ConfigError: The file can't be written.
+        MachineError: The disk is full or broken.
     """
     there = path.exists()
     try:
@@ -189,16 +204,19 @@ def writable(path: Path, option: str) -> Path:
         with path.open("ab"):
             pass
         if not there:
-            path.resolve().unlink()  # a link that leads to no file yet stays
+            path.resolve().unlink()  # resolved, so that a link whose target does not exist yet stays
     except OSError as error:
-        raise kind_of(error)(f"{option} {path}: can't be written: {error.strerror or error}; name another") from error
+        raise kind_of(error)(
+            f"{option} {path}: can't be written: {error.strerror or error}; name another file"
+        ) from error
     return path
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """A polite kill unwinds like Ctrl-C, so that no builder or contestant is left behind. What whoever started this has
-    chosen to ignore (`nohup`) stays ignored.
+    """Unwind on SIGTERM and SIGHUP as on Ctrl-C, so that no builder or contestant stays behind.
+
+    A signal that the caller ignores (`nohup`) stays ignored.
     """
 
     def end(number: int, _: object) -> None:
@@ -216,24 +234,25 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def refused(error: OSError) -> int:
-    """Say what the operating system refused, and the exit code of that. Where a reader of the output has seen enough
-    (`| head`), nothing, and 0.
+    """Print an error of the operating system, and return its exit code.
+
+    If the reader of the output has closed it (`| head`), print nothing and return 0.
     """
     if error.errno != errno.EPIPE:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
-        say(f"harness: {where}{error.strerror or error}; mend that and call again")
+        say(f"harness: {where}{error.strerror or error}; fix that and run the command again")
     _lead_nowhere(sys.stdout)
     return 0 if error.errno == errno.EPIPE else UNABLE
 
 
 def _lead_nowhere(stream: TextIO) -> None:
-    """What is still to be written to a stream can't be; Python must not complain again when it closes it."""
+    """Send the rest of a broken stream to /dev/null, so that Python reports no second error when it closes it."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Errors as messages and exit codes; a traceback only where the fault is the harness's own."""
+    """Turn errors of a command into messages and exit codes; print a traceback only for a fault of the harness."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -259,6 +278,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _own_fault() -> NoReturn:
-    """End with the traceback of the exception that is being handled."""
+    """Exit with the traceback of the current exception."""
     say(traceback.format_exc())
-    fail("this is a fault of the harness, not of a solution; please report it with the lines above", UNABLE)
+    fail("this is an error of the harness, not of a solution; please report it with the lines above", UNABLE)

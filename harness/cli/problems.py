@@ -1,6 +1,6 @@
-"""`harness problems list` and `show`: which problems there are, and what one call of each takes and costs.
+"""`harness problems list` and `show`: problems with shapes, costs and speed of light.
 
-Outside layer; trusted side. Reference code is executed on tensors without data (`harness.referee.problem.shapes`).
+Trusted side. Executes reference code on tensors without data (`harness.referee.problem.shapes`).
 """
 
 from __future__ import annotations
@@ -23,33 +23,36 @@ if TYPE_CHECKING:
     from harness.devices.gpu_specs import Peaks
 
 ASSUMED_GPU = "H200"
-"""Whose datasheet counts on a machine without a GPU that has one here."""
+"""GPU whose datasheet is used if this machine has no GPU with a known datasheet."""
 
 GpuName = Annotated[
     str | None,
     option(
         "--gpu",
-        "GPU that the speed of light is of, by its datasheet.  "
-        f"[this machine's, by its measured peaks where there are any; else {ASSUMED_GPU}]",
+        "Compute the speed of light for this GPU, from its datasheet.  "
+        f"[this machine's GPU, from its measured peak rates if there are any; else {ASSUMED_GPU}]",
     ),
 ]
 
 
 def problems_list(
-    levels: Annotated[list[str] | None, typer.Argument(metavar="[LEVELS]", help="level1 ...  [all]")] = None,
+    levels: Annotated[
+        list[str] | None, typer.Argument(metavar="[LEVELS]", help="Levels to list, for example level1.  [all]")
+    ] = None,
     problems: ProblemsRoot = None,
     workload: Annotated[
-        str, typer.Option("--workload", help="Sizes to show; problems without it are left out.")
+        str,
+        typer.Option("--workload", help="Workload (set of sizes) to show; problems that lack it are left out."),
     ] = "full",
     gpu: GpuName = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Names only: no shapes, bytes, flops and times.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="List only names: no shapes, bytes, flops and times.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the problems with shapes, least bytes, flops, and the least time a GPU could take.
+    """List the problems with shapes, flops, bytes, and their speed of light: the least time that a GPU could take.
 
-    The reference runs on tensors without data; nothing of full size is allocated, and no GPU is needed. Flops are those
-    of products, convolutions and attention; bytes count each input, parameter and output once. The exit code is 3
-    where a problem can't be read; the others are listed.
+    The command runs the references on tensors without data: it needs little memory and no GPU. Flops are those of
+    matrix products, convolutions and attention. Bytes count each input, parameter and output once. If a problem can't
+    be read, the others are listed and the exit code is 3.
 
     \b
     Examples:
@@ -79,12 +82,14 @@ def problems_list(
 
 
 def problems_show(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="level1/16, or the path of its file.")],
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM", help="Problem: its id, for example level1/16, or its file.")
+    ],
     problems: ProblemsRoot = None,
     gpu: GpuName = None,
     as_json: Json = False,
 ) -> None:
-    """Show one problem: declarations; shapes, bytes, flops and speed of light of every workload; source.
+    """Show one problem: declarations; shapes, bytes, flops and speed of light of each workload; source.
 
     \b
     Example:
@@ -101,8 +106,14 @@ def problems_show(
 
 
 def _peaks(wanted: str | None) -> Peaks:
-    """The datasheet of the GPU asked for; where none is, the peaks measured on this machine's first GPU, its datasheet,
-    or that of the assumed one.
+    """Return the peak rates to compute the speed of light with.
+
+    Args:
+        wanted: Name of a GPU, whose datasheet is returned. For None: the measured peaks of this machine's first GPU,
+            else its datasheet, else the datasheet of `ASSUMED_GPU`.
+
+    Raises:
+        ConfigError: There is no datasheet of this GPU.
     """
     from harness.devices.gpu_specs import DATASHEETS, datasheet
     from harness.devices.measured_peaks import held, keys_of_machine
@@ -111,7 +122,7 @@ def _peaks(wanted: str | None) -> Peaks:
         found = datasheet(wanted)
         if found is None:
             known = ", ".join(peaks.name for _, peaks in DATASHEETS)
-            raise ConfigError(f"--gpu {wanted!r:.60}: no datasheet of such a GPU here; there are {known}")
+            raise ConfigError(f"--gpu {wanted!r:.60}: unknown GPU; name one of {known}")
         return found
     for key in keys_of_machine()[:1]:
         if (measured := held(key, cache_root())) is not None:

@@ -1,6 +1,6 @@
-"""`harness profile`: which kernels a solution and its reference run, and where their time goes.
+"""`harness profile`: show which kernels a solution and its reference run, and how long each takes.
 
-Outside layer; trusted side.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -22,21 +22,35 @@ from harness.runner.plan import plan
 
 
 def profile_command(
-    solution: Annotated[Path, typer.Argument(metavar="SOLUTION", help="A solution's file.")],
-    problem: Annotated[str | None, option("--problem", "Its problem, where its path names none: level1/16.")] = None,
-    workload: Annotated[str | None, option("--workload", "Sizes.  [full]")] = None,
+    solution: Annotated[Path, typer.Argument(metavar="SOLUTION", help="File of the solution.")],
+    problem: Annotated[
+        str | None, option("--problem", "Problem of the solution, if its path does not name it: level1/16.")
+    ] = None,
+    workload: Annotated[str | None, option("--workload", "Workload (set of sizes) to run.  [full]")] = None,
     problems: ProblemsRoot = None,
-    ncu: Annotated[bool, typer.Option("--ncu", help="Count in the hardware as well, by Nsight Compute.")] = False,
-    sandbox: Annotated[str | None, option("--sandbox", "auto, strict (full or nothing) or off.  [auto]")] = None,
-    config: Annotated[Path | None, option("--config", "YAML file with these settings; options win over it.")] = None,
+    ncu: Annotated[
+        bool, typer.Option("--ncu", help="Also read hardware counters, with Nsight Compute (about a minute).")
+    ] = False,
+    sandbox: Annotated[
+        str | None,
+        option(
+            "--sandbox",
+            "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, option("--config", "YAML file with settings; options of the command line override it.  [none]")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show where the time of one call goes, for a solution and its reference side by side.
+    """Show which kernels one call runs and how long each takes, for a solution and its reference.
 
-    Each kernel with its time, share, grid, block, registers, shared memory, spills and theoretical occupancy; the speed
-    of light beside them. With --ncu also the bandwidth and occupancy reached, the use of tensor cores and what warps
-    wait for. Nothing is judged: a wrong solution is profiled like a right one. Exit code 1 where the solution fails, 3
-    without a GPU or, with --ncu, without that tool.
+    For each kernel, the table has time, share, grid, block, registers, shared memory, spills and theoretical occupancy,
+    and the speed of light of the problem to compare with. With --ncu it also has achieved bandwidth and occupancy,
+    tensor core use and stall reasons of warps.
+
+    The command does not check the output: it profiles a wrong solution too. The exit code is 1 if the solution fails,
+    and 3 without a GPU or, with --ncu, without Nsight Compute.
 
     \b
     Examples:
@@ -53,15 +67,15 @@ def profile_command(
     from harness.toolchain import BuildCache, CacheError
 
     if not solution.exists():
-        raise ConfigError(f"{solution}: there is no such file")
+        raise ConfigError(f"{solution}: no such file")
     found = environment.collect()
     if why := environment.cuda_unusable(found):
-        raise MachineError(f"{why}; kernels are profiled on a GPU only (harness eval --device host checks values)")
+        raise MachineError(f"{why}; profiling needs a GPU (harness eval --device host checks correctness without one)")
     tool = find_ncu(find_nvcc()) if ncu else None
     if ncu and tool is None:
         raise MachineError(
-            "--ncu needs Nsight Compute's command line (ncu), which is not beside nvcc and not on PATH: install it "
-            "(package nsight-compute), or leave out --ncu"
+            "--ncu needs Nsight Compute (ncu), which is neither in the folder of nvcc nor on PATH: install the package "
+            "nsight-compute, or leave out --ncu"
         )
     options = {
         "paths": [solution],
@@ -75,7 +89,7 @@ def profile_command(
     settled = resolve(machine=environment.machine(found), run_id=new_run_id(), file=config, options=options)
     jobs = plan(settled)
     if len(jobs) != 1:
-        raise ConfigError(f"{solution}: one solution is profiled at a time, not {len(jobs)}")
+        raise ConfigError(f"{solution} holds {len(jobs)} solutions: name the file of one")
     (job,) = jobs
     if job.problem.failure is not None:
         fail(job.problem.failure.reason, UNABLE)
@@ -105,7 +119,7 @@ def profile_command(
         built = builders.build(order)
         if built.failure is not None:
             fail(f"{solution}: {built.failure.status.value}: {built.failure.reason}", NOT_FOUND)
-        say("running it and the reference" + (", each under ncu as well: a minute or so" if ncu else ""))
+        say("running the solution and the reference" + (", also under ncu: about a minute" if ncu else ""))
         try:
             done = profile(settled, job, built, tool=tool)
         except ProfileError as error:

@@ -1,6 +1,6 @@
-"""How a run that goes on is shown on the terminal.
+"""Show the progress of a run on the terminal.
 
-Outside layer; trusted side.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from harness.report import terminal
 from harness.report.pace import Pace
 
 TOLD_EVERY_S = 60.0
-"""How often a run without a terminal (a log file) says how far it is."""
+"""Seconds between progress lines if the output is no terminal (a log file)."""
 
 
 class ProgressView:
-    """A run on the terminal: a bar where there is one, and one line a solution."""
+    """Progress bar, if there is a terminal, and one line for each finished solution."""
 
     def __init__(self, *, quiet_stdout: bool) -> None:
         out, err = console(), console(stderr=True)
         self._lines = err if quiet_stdout else out
         self._told_of: Callable[[], AbstractContextManager[None]] = nullcontext if quiet_stdout else to_standard_output
-        # The bar and the lines must share a console, or they would overwrite each other on one terminal.
+        # The bar and the lines must share a console: on one terminal, two consoles overwrite each other.
         bar = self._lines if self._lines.is_terminal else err
         self.progress = Progress(
             TextColumn("{task.description}"),
@@ -46,8 +46,8 @@ class ProgressView:
     def started(self, run_dir: Path, total: int, skipped: int) -> None:
         self._pace = Pace(total, time.monotonic())
         self._update()
-        already = f", {skipped} already there" if skipped else ""
-        say(f"{total} to evaluate{already}; records go to {run_dir}")
+        already = f", {skipped} already done" if skipped else ""
+        say(f"{total} to evaluate{already}; writing records to {run_dir}")
 
     def built(self) -> None:
         self._pace.built += 1

@@ -1,6 +1,6 @@
-"""`harness report` and `harness plot`: runs as one page, and its figures as files.
+"""`harness report` and `harness plot`: write an HTML page about runs, and its figures as files.
 
-Outside layer; trusted side. Reads results and sources, starts nothing.
+Trusted side. Reads results and sources, evaluates nothing.
 """
 
 from __future__ import annotations
@@ -26,28 +26,35 @@ from harness.results.reader import StoreError, timestamp
 from harness.results.scoring import EAGER, LikeGroup, ScoredRecord, entries_of
 from harness.results.writer import write_whole
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")]
-Baseline = Annotated[str, typer.Option("--baseline", help="Speedups against what: eager, compile, …")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
+Baseline = Annotated[
+    str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
+]
 
 
 def report_command(
     runs: Runs,
-    out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", help="HTML file to write.")] = Path("report.html"),
     base: Annotated[
-        Path | None, option("--base", "An earlier run to tell the differences from.  [of two runs, the first]")
+        Path | None,
+        option("--base", "Earlier run; the page lists the changes since it.  [of two runs, the first; else none]"),
     ] = None,
     solutions: Annotated[
-        list[Path] | None, option("--solutions", "Folder of sources to show.  [solutions, and the runs' own]")
+        list[Path] | None,
+        option(
+            "--solutions",
+            "Folder to search for the sources of solutions. May be repeated.  [solutions, and the paths of the runs]",
+        ),
     ] = None,
     title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Kernel results",
     baseline: Baseline = EAGER,
-    no_figures: Annotated[bool, typer.Option("--no-figures", help="Leave the figures out.")] = False,
+    no_figures: Annotated[bool, typer.Option("--no-figures", help="Write the page without figures.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write one self-contained page: leaderboards, figures, every solution with its evidence, what changed.
+    """Write one HTML page: leaderboards, figures, each solution with its evidence, changes between runs.
 
-    The page needs no network and no other file. Sources are shown where a file with the digest of the judged one is
-    found. With two runs, or --base, it tells what changed from the earlier to the later.
+    The page needs no network and no other file. It shows the source of a solution if a file with the digest of the
+    evaluated source is found. With two runs, or with --base, it lists the changes from the earlier to the later run.
 
     \b
     Examples:
@@ -69,17 +76,17 @@ def report_command(
             text = feedback(record, source=source, log=log)
             items.append(Item(record=record, run=store.folder.name, source=source, log=log, feedback=text))
     if not items:
-        raise StoreError("no records in these runs: there is nothing to report")
+        raise StoreError("these runs have no records: there is nothing to report")
     baseline = recorded_baseline(baseline, [item.record for item in items])
     changes = None
     if before is not None and not later:
-        raise StoreError(f"{base}: the only run given; name a later one, or leave --base out")
+        raise StoreError(f"--base {base} is the only run: name a later run too, or leave --base out")
     if before is not None:
         others = [held.folder.name for held in stores if held.folder.resolve() != before.folder.resolve()]
         name = others[0] if len(others) == 1 else f"the {len(others)} other runs"
         changes = Changes(before=before.folder.name, after=name, found=compare_runs(before.records(), later))
     if not no_figures and not figures.available():
-        say(f"no figures in the page: {figures.MissingPlots()}")
+        say(f"the page has no figures: {figures.MissingPlots()}")
         no_figures = True
     page = render(
         items,
@@ -107,15 +114,18 @@ class Form(StrEnum):
 
 def plot_command(
     runs: Runs,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write the figures to.")] = Path("figures"),
-    form: Annotated[Form, typer.Option("--format", help="Vector for papers (pdf, svg) or pixels.")] = Form.pdf,
-    dpi: Annotated[int, typer.Option("--dpi", min=30, max=1200, help="Pixels an inch, of png.")] = 200,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the figures.")] = Path("figures"),
+    form: Annotated[
+        Form, typer.Option("--format", help="File format: vectors for papers (pdf, svg), or pixels (png).")
+    ] = Form.pdf,
+    dpi: Annotated[int, typer.Option("--dpi", min=30, max=1200, help="Pixels per inch, for png.")] = 200,
     baseline: Baseline = EAGER,
     as_json: Json = False,
 ) -> None:
     """Write the report's figures as files: speedup distribution, fast_p curves, roofline.
 
-    One set for each group of like results (device, processor, workload). Needs the extra `plots`.
+    There is one set of figures for each device, processor and workload, because only such results are comparable. The
+    command needs the extra `plots` (matplotlib).
 
     \b
     Examples:
@@ -139,7 +149,7 @@ def plot_command(
             write_whole(path, data)
             written.append((path, drawing.caption))
     if not written:
-        raise StoreError("nothing in these runs is timed: there is nothing to draw")
+        raise StoreError("these runs have no timed solutions: there is nothing to draw")
     if as_json:
         print_json([{"file": str(path), "caption": caption} for path, caption in written])
     else:

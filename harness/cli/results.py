@@ -1,6 +1,6 @@
-"""`harness show`, `leaderboard` and `merge`: what runs left behind.
+"""`harness show`, `leaderboard` and `merge`: show, rank and merge results of runs.
 
-Outside layer; trusted side. Reads results, starts nothing.
+Trusted side. Reads results, evaluates nothing.
 """
 
 from __future__ import annotations
@@ -39,22 +39,30 @@ from harness.results.writer import RunStore, write_whole
 
 
 def show_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder: results/RUN.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run, for example results/RUN.")],
     solution: Annotated[
-        str | None, typer.Argument(metavar="SOLUTION", help="A solution of it, or a part of its name.")
+        str | None,
+        typer.Argument(metavar="SOLUTION", help="Solution of the run, or a part of its name.  [all solutions]"),
     ] = None,
     feedback: Annotated[
-        bool, typer.Option("--feedback", help="Say in plain text what failed and where, or how good it is.")
+        bool,
+        typer.Option("--feedback", help="Write a text for the author: the defect with its place, or the speed."),
     ] = False,
     solutions: Annotated[
-        list[Path] | None, option("--solutions", "Folder of sources to quote from.  [solutions, and the run's own]")
+        list[Path] | None,
+        option(
+            "--solutions",
+            "Folder to search for the source, which the feedback quotes. May be repeated.  [solutions, and the paths "
+            "of the run]",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a run, or everything known about one solution of it, compiler output included.
+    """Show a run, or all results of one of its solutions with the compiler output.
 
-    With --feedback: a text for the solution's author, a model or a person, with the first compiler error, where the
-    outputs differ, races, or what bounds its speed. Without SOLUTION it is that of every solution of the run.
+    With --feedback, the command writes a text for the author of the solution, a model or a person. It quotes the first
+    compiler error, the wrong outputs, data races, or the limit of the speed. Without SOLUTION, it does so for each
+    solution of the run.
 
     \b
     Examples:
@@ -63,7 +71,7 @@ def show_command(
       harness show results/20260131-120000-1f9c 16_naive --json
       harness show results/20260131-120000-1f9c 16_naive --feedback
     """
-    # The page of a run has the notes itself, as has its JSON.
+    # The page of a run shows the notes itself, and so does its JSON.
     store = RunStore.open(run) if solution is None and not feedback else opened(run)
     records = store.records()
     if feedback:
@@ -93,15 +101,15 @@ def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequen
         with no_commands_in_output(on=in_actions()):
             print_text("\n".join(text for _, text in texts))
         if not texts:
-            say("no records in this run yet: there is nobody to write to")
+            say("this run has no records yet: there is no feedback")
 
 
 def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -> list[Path]:
-    """Where sources may lie: the folders that were named, else `solutions` and what the runs say they evaluated."""
+    """Return the folders to search for sources: the named ones, else `solutions` and the paths of the runs."""
     if solutions:
         for path in solutions:
             if not path.exists():
-                raise StoreError(f"{path}: no such folder of solutions; leave --solutions out, or name another")
+                raise StoreError(f"--solutions {path}: no such folder; name another or leave --solutions out")
         return list(solutions)
     roots = [Path("solutions")]
     for store in stores:
@@ -112,16 +120,16 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
 
 
 def log_of(store: RunStore, record: Record) -> str | None:
-    """The text of a record's log file, compiler output included; None where there is none."""
+    """Return the text of a record's log file, which holds the compiler output; None if there is no file."""
     path = store.log_path(record.solution)
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
     except OSError as error:
-        raise StoreError(f"{path}: can't be read: {error.strerror or error}; mend that, or remove it") from error
+        raise StoreError(f"{path}: can't be read: {error.strerror or error}; fix or remove the file") from error
 
 
 def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
-    """The records of the one solution that `wanted` names: exactly, by the end of its path, or by a part of it."""
+    """Return the records of the one solution that has the name, the path end or the part of the path `wanted`."""
     labels = list(dict.fromkeys(item.solution for item in records))
     rules: Sequence[Callable[[str], bool]] = (
         lambda label: label in (wanted, f"{wanted}.py"),
@@ -133,26 +141,34 @@ def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
         if len(found) == 1:
             return [item for item in records if item.solution == found[0]]
         if found:
-            raise StoreError(f"{wanted!r} names {len(found)} solutions: {terminal.names(found)}")
+            raise StoreError(f"{wanted!r} names {len(found)} solutions: {terminal.names(found)}; name one of them")
     near = difflib.get_close_matches(wanted, labels, n=5, cutoff=0.3)
-    hint = f"; nearest: {terminal.names(near)}" if near else f"; there are: {terminal.names(labels)}"
+    hint = f"; nearest: {terminal.names(near)}" if near else f"; solutions: {terminal.names(labels)}"
     raise StoreError(f"no solution {wanted!r} in this run{hint}")
 
 
 def leaderboard_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")],
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write the rows here; - is standard output.")] = None,
-    by: Annotated[By, typer.Option("--by", help="What a row stands for.")] = By.author,
-    metric: Annotated[Metric, typer.Option("--metric", help="What rows are ranked by.")] = Metric.geomean,
-    baseline: Annotated[str, typer.Option("--baseline", help="Speedups against what: eager, compile, …")] = EAGER,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")],
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Write the rows to this CSV file; - is standard output.")
+    ] = None,
+    by: Annotated[By, typer.Option("--by", help="One row for each author, problem or solution.")] = By.author,
+    metric: Annotated[Metric, typer.Option("--metric", help="Metric to rank by.")] = Metric.geomean,
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
+    ] = EAGER,
     samples: Annotated[
-        Selection, typer.Option("--samples", help="Of several samples for a problem: the best, or all.")
+        Selection,
+        typer.Option("--samples", help="If an author has several samples for a problem: count the best or all."),
     ] = Selection.best,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Rank authors, problems or solutions over runs. Only like is compared with like: device, processor, workload,
-    baseline, precision. Rows whose intervals overlap share a rank; disqualified solutions are listed without one.
+    """Rank authors, problems or solutions over runs.
+
+    There is one table for each combination of device, processor, workload, baseline and precision, because only such
+    results are comparable. Rows whose confidence intervals overlap share a rank. Disqualified solutions are listed
+    without a rank.
 
     \b
     Examples:
@@ -182,21 +198,28 @@ def leaderboard_command(
 
 
 def known_authors(stores: Iterable[RunStore]) -> dict[str, Author]:
-    """What the authors of these runs say of themselves. A `run.yaml` that can't be read is told, and stops nothing:
-    records stand for themselves.
+    """Return the descriptions of the authors of these runs.
+
+    A `run.yaml` that can't be read gives a message but no error, because the records do not need it.
     """
     heads = []
     for store in stores:
         try:
             heads.append(store.head)
         except StoreError as error:
-            say(f"what its authors say is left out: {error}")
+            say(f"descriptions of its authors are left out: {error}")
     return authors_of_runs(heads)
 
 
 def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
-    """The baseline of these records that is meant, typed as `eval --baseline` takes it or as it was recorded. Raises
-    `StoreError` where none was measured against it.
+    """Return the recorded name of a baseline.
+
+    Args:
+        typed: The name as `eval --baseline` takes it, or as the records have it.
+        records: The records to look in.
+
+    Raises:
+        StoreError: No record has a speedup over this baseline.
     """
     known = {name for record in records for name in baselines_of(record)} | {EAGER}
     if typed in known:
@@ -205,18 +228,19 @@ def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
         (meant,) = parse_baselines(typed)
         if meant.value in known:
             return meant.value
-    raise StoreError(f"no record has a speedup against {typed!r:.60}; recorded: {', '.join(sorted(known))}")
+    raise StoreError(f"no record has a speedup over baseline {typed!r:.60}; name one of {', '.join(sorted(known))}")
 
 
 def merge_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")],
-    into: Annotated[Path, typer.Option("--into", help="The new run's folder.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")],
+    into: Annotated[Path, typer.Option("--into", help="Folder of the new run.")],
     as_json: Json = False,
 ) -> None:
-    """Make one run of several. Of two records of one solution the later counts; the sources stay as they are.
+    """Merge several runs into a new one. The old runs stay unchanged.
 
-    What lacks is told: parts (eval --shard) that are not there or were cut off, solutions that could not be judged.
-    Runs judged by different rules (precision, policy, …) are refused.
+    If a solution has several records, the new run keeps the latest. The command reports parts (eval --shard) that are
+    missing or incomplete, and solutions that could not be judged. It refuses runs with different settings of judgement
+    (precision, policy, …).
 
     \b
     Example:
@@ -229,12 +253,19 @@ def merge_command(
         counts = {"records": report.records, "superseded": report.superseded}
         print_json({"run": str(into), **counts, "notes": list(report.notes)})
     else:
-        put(f"{into}: {report.records} records; {report.superseded} superseded by later ones left out")
+        put(f"{into}: {report.records} records; left out {report.superseded} that have a later record")
 
 
 def find(paths: Sequence[Path], *, strict: bool = False) -> list[Path]:
-    """The runs that these folders are or hold, each once. What holds none is an error, or (not `strict`, so that
-    `results/*` may meet other files) a message as long as there is any run.
+    """Return the runs that these folders are or hold, each once.
+
+    Args:
+        paths: Folders of runs, or folders that hold runs.
+        strict: A path without a run is an error. Otherwise it only gives a message if another path has a run, so that
+            `results/*` may match other files.
+
+    Raises:
+        StoreError: A path does not exist or holds no run.
     """
     found: dict[Path, Path] = {}
     lacking = []
@@ -244,7 +275,7 @@ def find(paths: Sequence[Path], *, strict: bool = False) -> list[Path]:
         inside = find_runs(path)
         found |= {item.resolve(): item for item in inside}
         if not inside:
-            lacking.append(f"{path}: no run in it (a run holds run.yaml or records.jsonl)")
+            lacking.append(f"{path} holds no run: the folder of a run has run.yaml or records.jsonl")
     if lacking and (strict or not found):
         raise StoreError("\n".join(lacking))
     for message in lacking:

@@ -1,6 +1,6 @@
-"""`harness screen`: what a reviewer may want to look at in a solution's source.
+"""`harness screen`: list suspicious constructs in the source of solutions.
 
-Outside layer; trusted side. The files are read and parsed, nothing of them is executed.
+Trusted side. Reads and parses the files, executes nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from harness.report.format import block
 from harness.report.terminal import speedup_of
 from harness.results.reader import is_run
 
-ADVICE = "advice for reviewers: honest code has such constructs too, and no verdict rests on them"
+ADVICE = "these findings are advice for reviewers: honest code has such constructs too, and no verdict depends on them"
 
 _GROUPS = {"any": frozenset(RULES), "strong": frozenset(n for n, r in RULES.items() if r.weight is Weight.STRONG)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Screened:
-    """One file, or the source of one record with what became of it."""
+    """One file, or the source of one record with its status and speedup."""
 
     name: str
     held: Screening
@@ -40,23 +40,26 @@ class _Screened:
 def screen_command(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILES", help="Solutions, C++ or CUDA sources, their folders, or runs."),
+        typer.Argument(metavar="FILES", help="Solutions, C++ or CUDA sources, folders that hold them, or runs."),
     ] = None,
     fail_on: Annotated[
         list[str] | None,
-        option("--fail-on", "Exit with 1 where this rule finds something (also: strong, any). May be repeated."),
+        option(
+            "--fail-on",
+            "Exit with code 1 if this rule finds something; strong and any name groups of rules. May be repeated.",
+        ),
     ] = None,
     solutions: Annotated[
-        Path, typer.Option("--solutions", help="Where the sources of a run's records are looked for.")
+        Path, typer.Option("--solutions", help="Folder to search for the sources of a run's records.")
     ] = Path("solutions"),
-    rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules and screen nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List suspicious constructs in solutions: rule, line, excerpt and why a reviewer would look.
+    """List suspicious constructs in solutions: line, rule, excerpt and reason to look at it.
 
-    Advice: it changes no verdict. Honest code has streams, caches and libraries too; rules marked ! are rare there.
-    Of a run (results/ID), the sources that were judged are found again by their digests. Exit code 1 where a file
-    can't be looked at, or where --fail-on finds something.
+    The findings are advice for reviewers and change no verdict. Honest code uses streams, caches and libraries too; the
+    rules marked ! rarely match honest code. For a run (results/ID), the command finds the evaluated sources by their
+    digests. The exit code is 1 if a file can't be parsed, or if a rule of --fail-on finds something.
 
     \b
     Examples:
@@ -70,7 +73,7 @@ def screen_command(
         return
     wanted = _wanted(fail_on or [])
     if not files:
-        raise ConfigError("no file to screen: name solutions, sources or folders (--rules lists what is looked for)")
+        raise ConfigError("no file to screen: name solutions, sources or folders (--rules lists the rules)")
     screened = [item for path in files for item in (_of_run(path, solutions) if is_run(path) else _of_files(path))]
     if as_json:
         print_json([{"file": item.name, "status": item.status, **item.held.to_json()} for item in screened])
@@ -80,16 +83,16 @@ def screen_command(
     unreadable = [item.name for item in screened if item.held.unreadable is not None]
     gated = sorted({item.rule for file in screened for item in file.held.findings if item.rule in wanted})
     if unreadable:
-        fail(f"{len(unreadable)} of {len(screened)} files could not be looked at, first {unreadable[0]}", NOT_FOUND)
+        fail(f"{len(unreadable)} of {len(screened)} files could not be screened, first {unreadable[0]}", NOT_FOUND)
     if gated:
-        fail(f"found what --fail-on names: {', '.join(gated)}", NOT_FOUND)
+        fail(f"rules of --fail-on found something: {', '.join(gated)}", NOT_FOUND)
 
 
 def _wanted(names: Iterable[str]) -> frozenset[str]:
     wanted: set[str] = set()
     for name in names:
         if name not in RULES and name not in _GROUPS:
-            raise ConfigError(f"--fail-on {name}: there is no such rule; harness screen --rules lists them")
+            raise ConfigError(f"--fail-on {name}: no such rule; harness screen --rules lists the rules")
         wanted |= _GROUPS.get(name, {name})
     return frozenset(wanted)
 
@@ -99,12 +102,12 @@ def _of_files(path: Path) -> list[_Screened]:
         return [_Screened(name=str(path), held=_screen(path))]
     inside = sorted(p for p in path.rglob("*") if p.is_file() and p.suffix in {".py", *CUDA_SUFFIXES})
     if not inside:
-        raise ConfigError(f"{path}: the folder holds no Python, C++ or CUDA file")
+        raise ConfigError(f"{path}: this folder holds no Python, C++ or CUDA file")
     return [_Screened(name=str(p), held=_screen(p)) for p in inside]
 
 
 def _of_run(path: Path, solutions: Path) -> list[_Screened]:
-    """The sources of a run's records, with what became of them."""
+    """Screen the sources of a run's records."""
     finder = SourceFinder([solutions])
     found = []
     for record in opened(path).records():
@@ -116,10 +119,10 @@ def _of_run(path: Path, solutions: Path) -> list[_Screened]:
 
 
 def _why(record: Record, solutions: Path) -> str:
-    """Why there is no text to look at: what was judged was none, or is not where it was looked for."""
+    """Return why a record has no source: the evaluated file was not text, or it was not found."""
     if record.status is Status.syntax_error and record.evidence.get("phase") == "read":
         return record.reason
-    return f"no file in {solutions} has the text that was judged; name its folder by --solutions"
+    return f"no file in {solutions} has the digest of the evaluated source; name its folder with --solutions"
 
 
 def _screen(path: Path) -> Screening:
@@ -136,7 +139,7 @@ def _page(file: _Screened) -> list[str]:
     held = file.held
     name = file.name if file.status is None else f"{file.name} ({file.status})"
     if held.unreadable is not None:
-        return [block(f"{name}: not looked at: {held.unreadable}")]
+        return [block(f"{name}: not screened: {held.unreadable}")]
     count = len(held.findings)
     lines = [block(f"{name}: {count or 'no'} finding{'' if count == 1 else 's'}")]
     lines += [block(f"  note: {note}") for note in held.notes]
@@ -150,7 +153,7 @@ def _page(file: _Screened) -> list[str]:
 def _entry(item: ScreenFinding, *, explain: bool) -> list[str]:
     mark = "!" if item.described.weight is Weight.STRONG else " "
     lines = [block(f"{item.line:6} {mark} {item.rule:20} {item.excerpt}")]
-    # Once a file: the same sentence at every line would bury the lines.
+    # The reason appears once for each file and rule: repeated, it would hide the lines.
     return [*lines, f"         {'':20} ({item.described.family.value}) {item.described.why}"] if explain else lines
 
 

@@ -1,6 +1,6 @@
-"""`harness serve`: keep builders and referees for the runs to come.
+"""`harness serve`: keep builders and referees running for later runs.
 
-Outside layer; trusted side.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -21,18 +21,28 @@ from harness.runner.service import ServiceError
 
 
 def serve_command(
-    socket: Annotated[Path | None, option("--socket", "Where to listen.  [server/socket in the cache]")] = None,
-    config: Annotated[Path | None, option("--config", "YAML file of settings to be ready for.")] = None,
-    device: Annotated[str | None, option("--device", "Be ready for auto, cuda or host.  [auto]")] = None,
-    workers: Annotated[int | None, option("--workers", "Be ready for so many at once.  [as eval]")] = None,
-    idle: Annotated[float, option("--idle", "Seconds without a run after which processes end.  [1800]")] = 1800.0,
+    socket: Annotated[
+        Path | None, option("--socket", "Unix socket to listen on.  [server/socket in the cache folder]")
+    ] = None,
+    config: Annotated[
+        Path | None, option("--config", "YAML file with the settings to start processes for.  [none]")
+    ] = None,
+    device: Annotated[
+        str | None, option("--device", "Device to start processes for: auto, cuda or host.  [auto]")
+    ] = None,
+    workers: Annotated[
+        int | None, option("--workers", "Number of solutions to evaluate in parallel.  [as for harness eval]")
+    ] = None,
+    idle: Annotated[
+        float, option("--idle", "End the worker processes after this many seconds without a run.  [1800]")
+    ] = 1800.0,
     as_json: Json = False,
 ) -> None:
-    """Keep builders, referees and what they know of problems for runs to come.
+    """Keep builders and referees running, with the state of recent problems, for later runs.
 
-    harness eval --server auto then begins at once: no process is started, no problem learnt again. Several runs may
-    be under way at the same time. Runs with other settings than the ones before wait for those, and start processes
-    anew. Ends with Ctrl-C. With --json it prints its socket and process once it listens.
+    Then harness eval --server auto starts faster: the processes run already and recent problems are already calibrated.
+    Several runs can use the server at the same time. A run with other settings waits for the current runs, and starts
+    new processes. Stop the server with Ctrl-C. With --json, it prints its socket and process id when it listens.
 
     \b
     Examples:
@@ -41,11 +51,11 @@ def serve_command(
       HARNESS_SERVER=auto harness eval solutions/
     """
     if not idle > 0.0:
-        raise ConfigError(f"--idle: must be a number of seconds above 0, not {idle:g}")
+        raise ConfigError(f"--idle must be a number of seconds above 0, not {idle:g}")
     settled = settle(environment.collect(), config, {"paths": [Path()], "device": device, "workers": workers})
     if settled.executor != "local":
-        raise ConfigError("a server judges on this machine: on a Ray cluster, processes stay with the cluster")
-    # Not at the top: help should answer at once.
+        raise ConfigError("a server evaluates on this machine only: set `executor: local` in the file of --config")
+    # Imported here, so that --help is fast.
     from harness.runner.service.server import Server
     from harness.runner.service.words import shared_settings
 

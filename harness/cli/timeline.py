@@ -1,6 +1,6 @@
-"""`harness timeline`: what each device did in every second of a run.
+"""`harness timeline`: show how each device spent its time during a run.
 
-Outside layer; trusted side. Reads results, starts nothing.
+Trusted side. Reads results, evaluates nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from harness.results.reader import StoreError
 
 
 def timeline_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder: results/RUN.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run, for example results/RUN.")],
     as_json: Json = False,
 ) -> None:
-    """Show where each GPU's seconds went: solutions, references, checks, preparing, idle.
+    """Show how each GPU spent its time: solutions, references, checks, preparation, idle.
 
     \b
     Example:
@@ -28,7 +28,7 @@ def timeline_command(
     store = opened(run)
     found = timeline.stays(store.records())
     if not found:
-        raise StoreError(f"{run}: no record says where and when it ran; runs of older versions do not")
+        raise StoreError(f"{run}: no record has a device and a start time; older versions did not write them")
     if as_json:
         shares = [share.to_json() for share in timeline.shares(found)]
         print_json({"sessions": store.head.get("sessions", []), "devices": shares})

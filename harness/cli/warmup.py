@@ -1,12 +1,11 @@
-"""One solution of the harness's own, evaluated as any other, so that the first evaluation waits for less.
+"""Evaluate a test solution of the harness, so that the first real evaluation starts faster.
 
-Outside layer; trusted side. Imports `api`. A machine that was just started reads gigabytes from its disk when torch,
-cuBLAS, the CUDA compiler and compute-sanitizer are used for the first time, and shows by it whether they work. Nothing
-is kept of the evaluation but what others share: the built module, the problem's shapes and the GPU's peaks, cached.
+Trusted side. After its start, a machine reads gigabytes from its disk when torch, cuBLAS, the CUDA compiler and
+compute-sanitizer are first used; the evaluation also shows whether they work. Only caches keep its results: the
+compiled extension, the shapes of the problem and the peak rates of the GPU.
 
-Decision: a whole evaluation, and no list of libraries to read, which the next version of any of them would make wrong.
-It takes seconds, so it is made once for each start of the machine (`once`); whether the system still holds in memory
-what it read then nobody can say.
+It is a whole evaluation, not a list of libraries to read, because such a list would become wrong with new versions. It
+takes seconds, so it runs once for each start of the machine (`once`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from harness.core.status import Status, one_line
 from harness.referee.audit.auditor import find_sanitizer
 
 STAMP = "rehearsed.json"
-"""File in the cache folder: for which start of which machine, and with what, a rehearsal has passed."""
+"""File in the cache folder: machine start, device, torch, driver and sanitizer of the last passed rehearsal."""
 
 _REFERENCE = """
 import torch
@@ -112,8 +111,10 @@ class ModelNew(torch.nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmup:
-    """How it came out. `status` is None where nothing was evaluated, and `reason` says why; `audited` whether
-    compute-sanitizer was there for it.
+    """Result of a rehearsal.
+
+    `status` is None if nothing was evaluated, and `reason` then says why. `audited` says whether compute-sanitizer was
+    used.
     """
 
     status: Status | None
@@ -126,9 +127,9 @@ class Warmup:
 
 
 def rehearse(config: RunConfig) -> Warmup:
-    """Evaluate the solution on the device of this configuration, the first GPU where there are several.
+    """Evaluate the test solution on the device of this configuration (the first GPU).
 
-    Raises nothing: what goes wrong here goes wrong in an evaluation too, and is told there.
+    It raises nothing: an error here would also occur in an evaluation, which reports it.
     """
     begin = time.perf_counter()
     try:
@@ -151,10 +152,7 @@ def rehearse(config: RunConfig) -> Warmup:
 
 
 def once(config: RunConfig, found: Environment, before: Callable[[], None] = lambda: None) -> Warmup:
-    """`rehearse`, unless one has passed since this machine was started, or there is no GPU to do it on.
-
-    `before` is called where it is made.
-    """
+    """Call `before` and `rehearse`, unless a rehearsal has passed since the machine's start or no GPU is usable."""
     why = cuda_unusable(found) if config.device is DeviceKind.CUDA else None
     if why is not None:
         return Warmup(status=None, reason=why)
@@ -168,7 +166,7 @@ def once(config: RunConfig, found: Environment, before: Callable[[], None] = lam
     path = config.cache_dir / STAMP
     with suppress(OSError, ValueError):
         if stamp["machine_start"] is not None and json.loads(path.read_text(encoding="utf-8")) == stamp:
-            return Warmup(status=None, reason="it has passed since this machine was started")
+            return Warmup(status=None, reason="it has already passed since the start of this machine")
     before()
     made = rehearse(config)
     if made.status is Status.passed:
@@ -178,13 +176,13 @@ def once(config: RunConfig, found: Environment, before: Callable[[], None] = lam
 
 
 def _sanitizer(config: RunConfig) -> str | None:
-    """What this configuration audits with."""
+    """Return the path of compute-sanitizer, if this configuration audits with it."""
     wanted = config.device is DeviceKind.CUDA and config.audit != "never"
     return find_sanitizer(find_nvcc()) if wanted else None
 
 
 def _machine_start() -> str | None:
-    """Linux' name for this start of this machine; None where it has none."""
+    """Return Linux's id of this start of the machine, or None."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

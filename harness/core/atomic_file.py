@@ -1,7 +1,4 @@
-"""Files written whole or not at all, errors that say that a disk is full or broken, and trees that other users read.
-
-Edge; imports nothing of the harness.
-"""
+"""Replace files atomically, name disk faults, let sandboxed users read files."""
 
 from __future__ import annotations
 
@@ -12,12 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 
 FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""`OSError.errno` where the machine is at fault, and no other file name would help."""
+"""Values of `OSError.errno` for faults of the machine, which another file name would not avoid."""
 
 
 def replace_whole(path: Path, data: bytes) -> None:
-    """Write a file, its folder made where it lacks: all of it, or what stood there before stays. Who may read it stays
-    as it was, too. What is no regular file (a pipe, /dev/stdout) is written to as it is. Raises `OSError`.
+    """Write a file completely, or leave its old content unchanged.
+
+    Missing folders are created, and an existing file keeps its permissions. A pipe or device (/dev/stdout) is written
+    directly.
+
+    Args:
+        path: File to write.
+        data: Its content.
+
+    Raises:
+        OSError: The file can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
@@ -28,7 +34,7 @@ def replace_whole(path: Path, data: bytes) -> None:
     try:
         draft.touch()
         if target.exists():
-            draft.chmod(stat.S_IMODE(target.stat().st_mode))  # before anything is in it; read-only refuses here, too
+            draft.chmod(stat.S_IMODE(target.stat().st_mode))  # while it is empty; a read-only file fails here
         draft.write_bytes(data)
         draft.replace(target)
     except OSError:
@@ -38,9 +44,13 @@ def replace_whole(path: Path, data: bytes) -> None:
 
 
 def open_to_others(root: Path) -> None:
-    """Let every user read what lies at `root`, and enter its folders, whatever the umask has taken from them: sandboxed
-    processes are other users. What belongs to somebody else is left as it is, and what goes meanwhile is passed by.
-    For trees that no untrusted process writes to. Raises `OSError`.
+    """Let every user read all files below `root` and enter its folders.
+
+    Sandboxed processes run as other users. Files of another owner stay as they are, and files that disappear meanwhile
+    are skipped. Use it only for trees that no untrusted process writes to.
+
+    Raises:
+        OSError: Permissions can't be changed.
     """
     for folder, _, names in os.walk(root):
         for path in (Path(folder), *(Path(folder, name) for name in names)):
@@ -48,7 +58,11 @@ def open_to_others(root: Path) -> None:
 
 
 def open_one_to_others(path: Path) -> None:
-    """As `open_to_others`, for this file or folder alone. Raises `OSError`."""
+    """Do the same as `open_to_others` for one file or folder.
+
+    Raises:
+        OSError: Permissions can't be changed.
+    """
     with suppress(PermissionError, FileNotFoundError):
         mode = path.lstat().st_mode
         wanted = 0o555 if stat.S_ISDIR(mode) else 0o444

@@ -1,9 +1,8 @@
-"""Keeps the prepared folders of the host device few: each change of torch, compiler or our headers leaves a set of them
-behind, and a set takes up to two GiB.
+"""Remove old cache folders that no process uses.
 
-Charter: folders `KIND-KEY` below one root. Whoever uses one holds a shared lock on a file in it as long as its process
-lives, children included; removal takes the exclusive one and passes by what it can't get. Trusted side; imports the
-standard library.
+Trusted side. Each change of torch, the compiler or our headers adds a set of folders `KIND-KEY` below the cache root,
+up to 2 GiB a set. A process that uses a folder holds a shared lock on a file in it until it and its children end.
+Removal needs the exclusive lock and skips folders that are locked.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["hold", "remove_old"]
 
 
 KEPT = 3
-"""Folders of one kind that stay, the ones in use included: a CPU and a CUDA build of torch, and the last change."""
+"""Folders of one kind to keep, including those in use: a CPU and a CUDA build of torch, and the previous version."""
 
 _LEASE = "in-use"
 _TRASH = "removed-"
@@ -33,10 +32,15 @@ _held: dict[Path, int] = {}
 
 
 def hold(folder: Path) -> bool:
-    """Note that `folder` is used now, and keep it from being removed while this process (or a child of it) lives.
+    """Lock `folder` against removal until this process and its children end.
 
-    False where it was removed meanwhile. A folder that can't be written, as inside a sandbox, is used without a note:
-    whoever started the sandbox holds it.
+    A read-only folder, as inside a sandbox, is not locked: the process that started the sandbox holds the lock.
+
+    Args:
+        folder: A folder `KIND-KEY` below the cache root.
+
+    Returns:
+        False if the folder has been removed.
     """
     held = _held.get(folder)
     if held is None:
@@ -61,8 +65,17 @@ def _is_there(descriptor: int, folder: Path) -> bool:
 
 
 def remove_old(root: Path, kinds: Collection[str], *, kept: int = KEPT) -> list[str]:
-    """Remove folders of these kinds below `root` but the `kept` last used of each, and but those in use. Names of what
-    went. Call it with the lock under which folders are made.
+    """Remove old folders of these kinds, except those in use.
+
+    The caller holds the lock under which folders are created.
+
+    Args:
+        root: Folder that contains the folders `KIND-KEY`.
+        kinds: Kinds to clean up.
+        kept: Number of last used folders of each kind to keep.
+
+    Returns:
+        Names of the removed folders.
     """
     gone = []
     for kind in kinds:
@@ -90,7 +103,7 @@ def _remove(folder: Path) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Out of sight first: a folder is there as a whole or not at all.
+        # Rename it first, so that no process finds a folder that is removed in part.
         folder.rename(folder.with_name(_TRASH + folder.name))
     except OSError:
         return False
@@ -100,13 +113,26 @@ def _remove(folder: Path) -> bool:
 
 
 def kind_of(error: OSError) -> type[ConfigError] | type[MachineError]:
-    """What a file that can't be written is: the machine's fault, or the call's that names it."""
+    """Return the exception class of a failed write.
+
+    It is `MachineError` if the disk is full or broken.
+    """
     return MachineError if error.errno in FULL_OR_BROKEN else ConfigError
 
 
 def ready_cache(folder: Path, named_by: str = "--cache or HARNESS_CACHE") -> Path:
-    """`folder`, made where it lacks, once a file could be written in it. Raises `ConfigError`; `MachineError` where the
-    disk is full or broken. `named_by` says how a caller names another one.
+    """Create `folder` if it is missing, and check that files can be written in it.
+
+    Args:
+        folder: The cache folder.
+        named_by: How the user names another folder, for the message.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ConfigError: The folder can't be created or written.
+        MachineError: The disk is full or broken.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -119,8 +145,9 @@ def ready_cache(folder: Path, named_by: str = "--cache or HARNESS_CACHE") -> Pat
 
 
 def cache_fault(folder: Path) -> str | None:
-    """Why `folder` can't hold caches, as `ready_cache` would say; None where it can. Leaves no folder behind that was
-    not there.
+    """Return the message that `ready_cache` would raise for `folder`, or None.
+
+    Folders that the check creates are removed.
     """
     lacking = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -128,7 +155,7 @@ def cache_fault(folder: Path) -> str | None:
     except (ConfigError, MachineError) as error:
         return str(error)
     finally:
-        with suppress(OSError):  # somebody else may use it by now
+        with suppress(OSError):  # another process may use it by now
             for path in lacking:
                 path.rmdir()
     return None

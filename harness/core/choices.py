@@ -1,6 +1,6 @@
-"""The values that a setting may have: device, precision class, baseline, and modes of a run.
+"""Values of settings: device, precision class, baseline, modes of a run.
 
-Imports nothing of the harness. Both sides of the trust boundary use it.
+Both sides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ class DeviceKind(StrEnum):
 
 
 class PrecisionClass(StrEnum):
-    """How exact an answer must be, named after the arithmetic that reaches it, most exact first."""
+    """How exact an output must be, named after the arithmetic that reaches it.
+
+    The most exact class is first.
+    """
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -27,51 +30,59 @@ class PrecisionClass(StrEnum):
 
 
 class Baseline(StrEnum):
-    """The reference run in one way, for a solution's time to be held against. The names are those in records.
+    """A way to run the reference, whose time a solution's time is compared with.
 
-    Eager and compiled runs without a suffix keep torch's default flags: products in full fp32, convolutions by cuDNN
-    in TF32 where the GPU has it.
+    The values are the names in records. Baselines without a TF32 suffix keep torch's default flags: matrix products
+    in full fp32, convolutions by cuDNN in TF32 if the GPU supports it.
     """
 
     EAGER = "eager"
-    """As torch runs it; what speedups are against unless another is asked for."""
+    """As torch runs it; the default baseline of speedups."""
     EAGER_TF32 = "eager_tf32"
-    """Products and convolutions may use TF32: faster, and of a lower class than an fp32 problem asks for."""
+    """Matrix products and convolutions may use TF32: faster, but too inexact for an fp32 problem."""
     EAGER_NO_TF32 = "eager_no_tf32"
-    """Neither may, so that convolutions are exact too."""
+    """Neither matrix products nor convolutions may use TF32."""
     COMPILE = "compile"
-    """`torch.compile` with its default mode."""
+    """`torch.compile` in its default mode."""
     COMPILE_TF32 = "compile_tf32"
-    """The same where products and convolutions may use TF32."""
+    """`torch.compile` in its default mode; matrix products and convolutions may use TF32."""
     COMPILE_MAX_AUTOTUNE = "compile_max_autotune"
-    """`torch.compile(mode="max-autotune")`, which replays a CUDA graph and so copies the inputs into it."""
+    """`torch.compile(mode="max-autotune")`. It replays a CUDA graph, so each call copies the inputs into the graph."""
     COMPILE_MAX_AUTOTUNE_NO_CUDAGRAPHS = "compile_max_autotune_no_cudagraphs"
-    """The same kernels without the graph, and so without those copies."""
+    """The kernels of max-autotune without the CUDA graph, and so without these copies."""
 
     @property
     def mode(self) -> str | None:
-        """The mode of `torch.compile`; None for eager."""
+        """Mode of `torch.compile`; None for eager."""
         if self.value.startswith("eager"):
             return None
         return self.value.removeprefix("compile").removesuffix("_tf32").strip("_").replace("_", "-") or "default"
 
     @property
     def tf32(self) -> bool | None:
-        """Whether TF32 is allowed or forbidden for everything; None leaves torch's defaults."""
+        """True allows TF32 everywhere, False forbids it, None keeps torch's defaults."""
         return False if self.value.endswith("_no_tf32") else True if self.value.endswith("_tf32") else None
 
 
 DevicePolicy = Literal["strict", "coerce"]
-"""What happens to an output on the wrong device: `strict` fails it, `coerce` copies it over inside the timed
-call."""
+"""Handling of an output on the wrong device.
+
+`strict`: the solution fails. `coerce`: the output is copied, and the copy is part of the timed call.
+"""
 
 SandboxMode = Literal["auto", "strict", "off"]
-"""`auto`: the strongest this machine allows; `strict`: refuse to run below full strength; `off`: no walls, only
-limits and a group kill (own code, or tools such as compute-sanitizer that must reach outside)."""
+"""Strength of the sandbox.
+
+`auto`: the strongest that this machine allows. `strict`: stop if the machine does not allow full strength.
+`off`: no isolation, only limits and a kill of the process group; for trusted code, or tools such as compute-sanitizer
+that need access outside.
+"""
 
 AuditMode = Literal["auto", "always", "never"]
-"""Whether solutions run under compute-sanitizer too, on a GPU: `auto` where it is installed, `always` or fail,
-`never`."""
+"""Whether solutions on a GPU also run under compute-sanitizer.
+
+`auto`: if it is installed. `always`: stop if it is not installed. `never`: no.
+"""
 
 ExecutorName = Literal["local", "ray"]
-"""Where building and judging happen: on this machine, or on a Ray cluster."""
+"""Where builds and evaluations run: this machine, or a Ray cluster."""

@@ -1,9 +1,8 @@
-"""A YAML file and the command line, resolved into one `RunConfig` in which every value is settled.
+"""Merge defaults, a YAML file and the command line into one `RunConfig`.
 
-Imports the vocabulary, `parsing` and policies; trusted side. Reads one YAML file, and of the machine only which folder
-is for caches (`cache_root`): what else depends on it (is there a GPU, how many cores) arrives as a `Machine`. Later
-layers win: defaults, then the file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError`
-that names the key and where it stands.
+Trusted side. The command line overrides the file, the file overrides the defaults. An unknown key or a wrong value
+raises `ConfigError`, which names the key and its file or option. Facts about the machine (GPU, cores, memory) arrive
+as a `Machine`; only the cache folder is looked up here.
 """
 
 from __future__ import annotations
@@ -49,29 +48,30 @@ from harness.core.yaml_file import NotText, read_yaml, reason_of
 
 GIB = 1024**3
 BYTES_PER_BUILD = 3 * GIB
-"""Host memory that one nvcc on a source with torch's headers may take; bounds how many builds run at once."""
+"""Host memory in bytes that one nvcc with torch's headers may take; limits the number of parallel builds."""
 MEMORY_LIMIT_BYTES = 32 * GIB
-"""Host memory a contestant may use by default; less where the machine has less (see `resolve`)."""
+"""Default limit of a contestant's host memory, in bytes; less on a smaller machine (see `resolve`)."""
 
 CACHE_LIMIT_BYTES = 20 * GIB
-"""What built modules may take by default. One takes 0.5 to 3 MB: room for some ten thousand."""
+"""Default size limit of the cache of built modules, in bytes. One module takes 0.5 to 3 MB, so about 10,000 fit."""
 
 MOST_PROCESSES, MOST_SETS, MOST_CALLS = 1024, 1024, 1_000_000
-"""At most so many processes at once, sets of inputs (each is drawn and judged), timed calls of one solution."""
+"""Upper limits of parallel processes, of input sets (each is generated and checked), of timed calls of a solution."""
 
 COMMAND_LINE = "command line"
-"""Where a value stands that no file gave."""
+"""Source named in messages about options."""
 
 
 class ConfigError(Exception):
-    """The user's configuration is wrong. The message names the key, the file or option, and what would be
-    right.
+    """The configuration is wrong.
+
+    The message names the key, its file or option, and valid values.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The facts about this machine that defaults depend on."""
+    """Facts about this machine that defaults depend on."""
 
     device: DeviceKind
     cpu_count: int
@@ -82,9 +82,12 @@ class Machine:
 class TimingConfig:
     """How long to measure.
 
-    `min_samples` timed calls at least (fewer where they are long: `measure.Limits`), in bursts over `sets_per_burst`
-    distinct input sets, until the half width of the speedup's 95 % interval is below `relative_half_width` of the
-    speedup, or `budget_s` seconds are spent.
+    Attributes:
+        min_samples: Least number of timed calls; long calls need fewer (`Limits` in referee/timing).
+        sets_per_burst: Distinct input sets of a burst.
+        relative_half_width: Half width of the speedup's 95 % confidence interval at which timing stops,
+            as a share of the speedup.
+        budget_s: Seconds after which timing stops in any case.
     """
 
     min_samples: int
@@ -95,13 +98,41 @@ class TimingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """One run, settled: nothing here is left to be guessed later. `None` in `problem`, `author` and `precision`
-    means "as each solution's path" and "as each problem declares". The first of `baselines` decides the speedup, the
-    others stand beside it. Timeouts are per build, per load (import
-    and constructor), per call of `forward`, and per solution after its build (verification and timing
-    together). `workers` is how many solutions are judged at once: None is one for each visible GPU, or one on
-    the host device. `ray_address` (None: a new cluster of this machine alone) and `accelerator_type` (None: any
-    GPU) are for the executor `ray`. `shard` is `i/n`, the part of all solutions that this run is about; None is all.
+    """Complete configuration of one run.
+
+    Attributes:
+        paths: Solution files or folders of them.
+        problem: Problem of all solutions; None takes each solution's from its path.
+        author: Author of all solutions; None takes each solution's from its path.
+        problems: Folder of the problems.
+        out: Folder of the runs.
+        run_id: Name of this run's folder below `out`.
+        resume: Continue the run `run_id`: evaluate only solutions that have no record yet.
+        device: Where solutions execute.
+        workload: Name of the workload.
+        precision: Precision class of all problems; None takes the class that each problem declares.
+        device_policy: See `DevicePolicy`.
+        sandbox: See `SandboxMode`.
+        audit: See `AuditMode`.
+        checked: Host device: check accesses, races and barriers.
+        allow_degenerate: Evaluate solutions of problems that fail the soundness check, too.
+        policy: Rules by which correct solutions are refused.
+        baselines: Baselines to measure; the first one decides the speedup.
+        seeds: Random input sets of the correctness check.
+        jobs: Builds that run at once.
+        compile_timeout_s: Time limit of one build.
+        load_timeout_s: Time limit of one import and constructor.
+        call_timeout_s: Time limit of one call of `forward`.
+        solution_timeout_s: Time limit of one solution after its build: correctness and timing together.
+        timing: How long to measure.
+        memory_limit_bytes: Limit of a contestant's host memory.
+        cache_dir: Folder of all caches.
+        cache_limit_bytes: Limit of the cache of built modules.
+        workers: Solutions that are evaluated at once; None is one for each visible GPU, or one on the host device.
+        shard: `i/n`, the part of all solutions that this run evaluates; None is all.
+        executor: Where builds and evaluations run.
+        ray_address: Ray cluster to use; None starts a new one on this machine.
+        accelerator_type: Ray's name of the GPUs to use; None is any GPU.
     """
 
     paths: tuple[Path, ...]
@@ -139,12 +170,14 @@ class RunConfig:
 
     @property
     def run_dir(self) -> Path:
-        """Where this run's records go: `<out>/<run_id>`."""
+        """Folder of this run's records: `<out>/<run_id>`."""
         return self.out / self.run_id
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object for `run.yaml`. Paths are written relative to the working directory or to `~` where
-        they lie below, so that a published run does not spell out somebody's home.
+        """Return a JSON object for `run.yaml`.
+
+        Paths below the working directory or the home directory are written relative to it, so that a published run
+        does not contain the path of a home directory.
         """
         return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
 
@@ -167,10 +200,10 @@ def _plain(value: Any) -> Any:
 
 
 def _policy(value: object) -> Policy:
-    if isinstance(value, Path):  # of the command line: a file of a policy's keys, or one that has them under `policy`
+    if isinstance(value, Path):  # --policy FILE: the policy's keys, at the top level or under `policy`
         held, _ = _load(value)
         if not held:
-            raise ConfigError(f"{value}: holds no rule; a policy is made of {', '.join(POLICY_KEYS)}")
+            raise ConfigError(f"{value}: the policy file has no rule; add one of {', '.join(POLICY_KEYS)}")
         try:
             return parse_policy(held.get("policy", held))
         except ValueError as error:
@@ -220,8 +253,8 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "ray_address": (optional(parse_text), None),
     "accelerator_type": (optional(parse_text), None),
 }
-"""Key -> (parser, default). The same names in the YAML file, in `options` and in `RunConfig`. Besides these
-the file may hold `timing`, a mapping of `TIMING_KEYS`."""
+"""Key -> (parser, default). The YAML file, `options` and `RunConfig` use the same names. The file may also have
+`timing`, a mapping of `TIMING_KEYS`."""
 
 
 _OPTIONS: Mapping[str, str] = {
@@ -235,28 +268,33 @@ _OPTIONS: Mapping[str, str] = {
     "memory_limit_bytes": "--memory-limit",
     "solution_timeout_s": "--solution-timeout",
 }
-"""Key -> the option of the command line, where its name is not the key's."""
+"""Key -> its command-line option, if the names differ."""
 
 
 def cache_root() -> Path:
-    """Where caches go that nobody gave a place: `HARNESS_CACHE`, else `kernel-harness` below `XDG_CACHE_HOME` or
-    `~/.cache`.
+    """Return the default cache folder.
+
+    It is `HARNESS_CACHE`, or `kernel-harness` below `XDG_CACHE_HOME` or `~/.cache`.
     """
     if given := os.environ.get("HARNESS_CACHE"):
         return Path(given).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
-    # The XDG rules: what is not absolute does not count.
+    # The XDG specification ignores relative paths.
     return (Path(base) if base and os.path.isabs(base) else Path("~/.cache").expanduser()) / "kernel-harness"
 
 
 def cache_folder(given: Path | None) -> Path:
-    """The folder of caches: the one given, else `cache_root`. Absolute, since processes with other working folders
-    use it. Raises `ConfigError`.
+    """Return the cache folder, `given` or `cache_root()`, as an absolute path.
+
+    Absolute, because processes with other working directories use it.
+
+    Raises:
+        ConfigError: The path begins with `~`, but this user has no home directory.
     """
     try:
         return (given or cache_root()).expanduser().absolute()
     except RuntimeError as error:
-        raise ConfigError(f"the folder of caches: {error}; name another by --cache or HARNESS_CACHE") from error
+        raise ConfigError(f"cache folder: {error}; name another one by --cache or HARNESS_CACHE") from error
 
 
 _PATH_KEYS = ("problems", "out", "cache_dir")
@@ -270,13 +308,20 @@ def resolve(
     options: Mapping[str, object] | None = None,
     source: str = COMMAND_LINE,
 ) -> RunConfig:
-    """Settle one run's configuration: defaults, then `file`, then `options` (the command line; None is "not
-    given").
+    """Merge defaults, `file` and `options` into one run's configuration.
 
-    `options` uses the names of `KEYS` and `TIMING_KEYS`; `source` is where messages say they are from.
-    `run_id` is the id to use where nobody names one. Relative paths in the file are relative to the file's folder
-    (in a `run.yaml` that an earlier run left behind: to the working directory, and its run id is not taken over).
-    Raises `ConfigError`.
+    Relative paths in `file` are relative to its folder. `file` may be the `run.yaml` of an earlier run: then they are
+    relative to the working directory, and the run id and `resume` are not taken over.
+
+    Args:
+        machine: Facts that defaults depend on.
+        run_id: Run id if neither `file` nor `options` names one.
+        file: YAML file with `KEYS` and `timing`.
+        options: Values of the command line by the names of `KEYS` and `TIMING_KEYS`; None means not given.
+        source: Source of `options` that messages name.
+
+    Raises:
+        ConfigError: A key is unknown, or a value is wrong or contradicts another one.
     """
     given: dict[str, object] = {}
     timing: dict[str, object] = {name: default for name, (_, default) in TIMING_KEYS.items()}
@@ -284,7 +329,7 @@ def resolve(
         loaded, base = _load(file)
         section = loaded.pop("timing", {})
         if not isinstance(section, dict):
-            raise ConfigError(f"{file}: `timing` must hold keys ({', '.join(TIMING_KEYS)}), not {section!r}")
+            raise ConfigError(f"{file}: `timing` must be a mapping of {', '.join(TIMING_KEYS)}, not {section!r}")
         timing |= _parse(section, TIMING_KEYS, str(file), prefix="timing.")
         parsed = _parse(loaded, KEYS, str(file), also=("timing",))
         for name in _PATH_KEYS:
@@ -299,34 +344,34 @@ def resolve(
 
     values: dict[str, Any] = {name: default for name, (_, default) in KEYS.items()} | given
     if not values["paths"]:
-        raise ConfigError("no solutions named: give files or folders, or `paths:` in the configuration file")
+        raise ConfigError("no solutions named: pass files or folders, or set `paths:` in the configuration file")
     asked = values["device"]
     values["device"] = machine.device if asked == "auto" else DeviceKind(asked)
     values["workload"] = values["workload"] or ("full" if values["device"] is DeviceKind.CUDA else "small")
     values["run_id"] = values["run_id"] or parse_run_id(run_id)
-    # A build for a GPU keeps two processors busy (nvcc and g++), and a timing beside it needs one to itself.
+    # A build for a GPU keeps two processors busy (nvcc and g++), and a timing at the same time needs one.
     at_once = machine.cpu_count // 2 if values["device"] is DeviceKind.CUDA else machine.cpu_count
     values["jobs"] = values["jobs"] or max(1, min(at_once, machine.memory_bytes // BYTES_PER_BUILD))
-    # A quarter stays for the referee, whose truth and inputs may be as large as what the contestant holds.
+    # A quarter is left for the referee, whose truth and inputs may need as much as the contestant.
     values["memory_limit_bytes"] = values["memory_limit_bytes"] or min(
         MEMORY_LIMIT_BYTES, machine.memory_bytes * 3 // 4 // (values["workers"] or 1)
     )
     on_ray = values["ray_address"] is not None or values["accelerator_type"] is not None
     values["executor"] = values["executor"] or ("ray" if on_ray else "local")
     if on_ray and values["executor"] == "local":
-        raise ConfigError("`ray_address` and `accelerator_type` are for the executor ray, not for local")
+        raise ConfigError("`ray_address` and `accelerator_type` need the executor ray, not local")
     if values["accelerator_type"] is not None and values["device"] is DeviceKind.HOST:
-        why = "no GPU can be used on this machine" if asked == "auto" else "that was asked for"
+        why = "no usable GPU on this machine" if asked == "auto" else "as configured"
         raise ConfigError(
-            f"`accelerator_type` (--accelerator-type) picks among a Ray cluster's GPUs; the device is host ({why}): "
-            "give --device cuda, or leave it out"
+            f"`accelerator_type` (--accelerator-type) selects GPUs of a Ray cluster, but the device is host ({why}): "
+            "pass --device cuda, or omit it"
         )
     values["cache_dir"] = cache_folder(values["cache_dir"])
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))
 
 
 def _load(file: Path) -> tuple[dict[str, object], Path]:
-    """The keys of a configuration file, and the folder that relative paths in it start from."""
+    """Return a configuration file's keys, and the folder of its relative paths."""
     try:
         value = read_yaml(file)
     except FileNotFoundError:
@@ -338,9 +383,9 @@ def _load(file: Path) -> tuple[dict[str, object], Path]:
     if value is None:
         return {}, file.parent
     if not isinstance(value, dict):
-        raise ConfigError(f"{file}: must hold `key: value` lines, not {type(value).__name__}")
-    # The run.yaml that a run leaves behind holds its configuration under `config`, with paths as seen from
-    # where it was started: give that file, and the run repeats under a new name.
+        raise ConfigError(f"{file}: must have `key: value` lines, not a {type(value).__name__}")
+    # The `run.yaml` of an earlier run has its configuration under `config`, with paths relative to the working
+    # directory of that run. Passing this file repeats the run under a new id.
     if isinstance(value.get("config"), dict) and "format" in value:
         if value["format"] not in range(1, RUN_FORMAT + 1):
             raise ConfigError(
@@ -352,7 +397,7 @@ def _load(file: Path) -> tuple[dict[str, object], Path]:
 
 
 def _told(value: object) -> str:
-    """A wrong value in a message: what it is, cut where it is long."""
+    """Return a wrong value's text for a message, at most 120 characters of it."""
     try:
         text = repr(value)
     except ValueError:  # a number of thousands of digits

@@ -1,7 +1,7 @@
-"""From what a file or the command line says to one setting's value: texts, paths, numbers, sizes, names.
+"""Parsers of settings: paths, texts, numbers, sizes, names.
 
-Imports the vocabulary only; trusted side. A parser returns the value, or raises `ValueError` saying what would be
-right, in words that follow "must be". What is given may be of any type that YAML knows.
+Trusted side. A parser takes a value of any type that YAML knows. It returns the setting, or raises `ValueError` with
+a text that says what is valid and fits behind "must be".
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from harness.core.choices import Baseline, PrecisionClass
 T = TypeVar("T")
 
 LEAST_MEMORY_BYTES = 256 * 1024**2
-"""The least host memory that a contestant may be given."""
+"""Least memory limit of a contestant, in bytes: torch does not load with less."""
 
 MOST_BYTES = 2**63 - 1
-"""More than the system can be asked for, or any disk holds."""
+"""Largest size in bytes that system calls take."""
 
 MOST_SECONDS = 7 * 24 * 3600.0
-"""Nobody waits longer for one solution; the system calls that wait count milliseconds in 32 bits, 24 days."""
+"""Longest timeout: one week. System calls that wait count milliseconds in 32 bits, at most 24 days."""
 
 SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 """`2/8`: the second of eight parts."""
@@ -34,12 +34,12 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def optional(parse: Callable[[object], T]) -> Callable[[object], T | None]:
-    """A parser that takes None for itself."""
+    """Return a parser that accepts None, too."""
     return lambda value: None if value is None else parse(value)
 
 
 def parse_path(value: object) -> Path:
-    """A path, `~` expanded."""
+    """Parse a path and expand `~`."""
     if isinstance(value, Path):
         return value
     if not isinstance(value, str) or not value.strip() or "\0" in value:
@@ -47,38 +47,41 @@ def parse_path(value: object) -> Path:
     try:
         return Path(value).expanduser()
     except RuntimeError:
-        raise ValueError("a path whose ~ names a user of this machine") from None
+        raise ValueError("a path whose ~user exists on this machine") from None
 
 
 def parse_paths(value: object) -> tuple[Path, ...]:
-    """One path or a list of them."""
+    """Parse one path or a list of paths."""
     items = value if isinstance(value, (list, tuple)) else [value]
     return tuple(parse_path(item) for item in items)
 
 
 def parse_text(value: object) -> str:
-    """A text that is not blank."""
+    """Parse a text that is not blank."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("a text that is not empty")
+        raise ValueError("a non-empty text")
     return value
 
 
 def parse_flag(value: object) -> bool:
-    """A boolean, and nothing that only passes for one."""
+    """Parse a boolean; 0, 1 and texts are rejected."""
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
 
 
 def parse_run_id(value: object) -> str:
-    """What `RUN_ID` matches."""
+    """Parse a run id by `RUN_ID`."""
     if not isinstance(value, str) or not RUN_ID.fullmatch(value):
         raise ValueError("a folder name of 1 to 100 letters, digits, '.', '_' and '-', the first a letter or digit")
     return value
 
 
 def count_up_to(most: int) -> Callable[[object], int]:
-    """What is beyond `most` is a slip of the keyboard: nothing would end, or fit in memory."""
+    """Return a parser of whole numbers from 1 to `most`.
+
+    A larger number is a typing error: the run would never finish, or not fit in memory.
+    """
 
     def parse(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
@@ -89,15 +92,15 @@ def count_up_to(most: int) -> Callable[[object], int]:
 
 
 def parse_positive(value: object) -> float:
-    """A finite number above 0."""
+    """Parse a finite number above 0."""
     wanted = "a number above 0"
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d*)?[eE]-?\d+", value):
-        raise ValueError(f"{wanted} (YAML takes {value} for text: write {float(value)!r})")
+        raise ValueError(f"{wanted} (YAML reads {value} as text: write {float(value)!r})")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(wanted)
     try:
         number = float(value)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # a whole number with hundreds of digits
         raise ValueError(wanted) from None
     if not math.isfinite(number) or number <= 0:
         raise ValueError(wanted)
@@ -105,7 +108,7 @@ def parse_positive(value: object) -> float:
 
 
 def parse_seconds(value: object) -> float:
-    """A number above 0 and up to `MOST_SECONDS`."""
+    """Parse seconds: a number above 0, at most `MOST_SECONDS`."""
     number = parse_positive(value)
     if number > MOST_SECONDS:
         raise ValueError(f"a number of seconds above 0, at most {MOST_SECONDS:.0f} (a week)")
@@ -113,7 +116,7 @@ def parse_seconds(value: object) -> float:
 
 
 def parse_fraction(value: object) -> float:
-    """A number above 0 and below 1."""
+    """Parse a number above 0 and below 1."""
     number = parse_positive(value)
     if number >= 1:
         raise ValueError("a number between 0 and 1")
@@ -121,7 +124,7 @@ def parse_fraction(value: object) -> float:
 
 
 def parse_bytes(value: object) -> int:
-    """A number of bytes, as it is or with a unit."""
+    """Parse a number of bytes, with or without a unit (`8GiB`, `500MB`)."""
     wanted = "a number of bytes, such as 8589934592 or 8GiB"
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([KMGT]i?B|B)?\s*", value)
@@ -136,15 +139,15 @@ def parse_bytes(value: object) -> int:
 
 
 def parse_memory(value: object) -> int:
-    """Bytes of host memory in which torch can be loaded."""
+    """Parse bytes of host memory, at least `LEAST_MEMORY_BYTES`."""
     held = parse_bytes(value)
     if held < LEAST_MEMORY_BYTES:
-        raise ValueError(f"at least {LEAST_MEMORY_BYTES // 1024**2} MiB, below which torch does not load")
+        raise ValueError(f"at least {LEAST_MEMORY_BYTES // 1024**2} MiB (torch does not load with less)")
     return held
 
 
 def parse_shard(value: object) -> str:
-    """Part i of n, as `i/n`."""
+    """Parse `i/n`, part i of n."""
     match = SHARD.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match[1]) > int(match[2]):
         raise ValueError("i/n with i from 1 to n, such as 2/8")
@@ -152,7 +155,10 @@ def parse_shard(value: object) -> str:
 
 
 def nearest(wanted: str, names: Sequence[str]) -> str:
-    """` (nearest: NAME)`: the shortest that begins with what was typed, else holds it, else is spelt like it."""
+    """Return ` (nearest: NAME)` for a mistyped name, or an empty text.
+
+    It takes the shortest name that begins with `wanted`, or the shortest that contains it, or the most similar one.
+    """
     typed = wanted.strip().lower()
     rules = (lambda name: name.startswith(typed), lambda name: typed in name) if len(typed) >= 3 else ()
     for rule in rules:
@@ -163,10 +169,10 @@ def nearest(wanted: str, names: Sequence[str]) -> str:
 
 
 def one_of(*names: str) -> Callable[[object], str]:
-    """A parser of one of these words."""
+    """Return a parser of one of these words."""
 
     def parse(value: object) -> str:
-        # YAML 1.1 reads a bare `off` as false, and `sandbox: off` means the word.
+        # YAML 1.1 reads a bare `off` as false, but `sandbox: off` means the word.
         held = "off" if value is False and "off" in names else value
         if not isinstance(held, str) or held not in names:
             raise ValueError("one of " + ", ".join(names) + nearest(str(held), names))
@@ -176,14 +182,14 @@ def one_of(*names: str) -> Callable[[object], str]:
 
 
 def parse_precision(value: object) -> PrecisionClass:
-    """A precision class by its name."""
+    """Parse a precision class by its name."""
     return PrecisionClass(one_of(*(item.value for item in PrecisionClass))(value))
 
 
 def parse_baselines(value: object) -> tuple[Baseline, ...]:
-    """Baselines by name, in a list or in one text with commas; `max-autotune` is short for `compile_max_autotune`.
+    """Parse baselines: a list of names, or one text with commas.
 
-    Raises `ValueError` saying what would be right.
+    `max-autotune` is short for `compile_max_autotune`.
     """
     items = value.split(",") if isinstance(value, str) else value
     known = [item.value for item in Baseline]

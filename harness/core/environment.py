@@ -1,9 +1,7 @@
-"""What machine this is: GPUs, driver, compilers, library versions, processor, kernel, harness revision.
+"""Describe this machine: GPUs, compilers, versions, processor, harness revision.
 
-Edge of the system, trusted side, read only. Imports the vocabulary, `config` (for `Machine`) and `programs`.
-Asks NVML, never CUDA: the conductor must not hold a CUDA context, and neither torch nor any submission is imported
-here. What is not there is `None`, with the reason in `absent`. Also holds `MachineError`, for whoever finds that the
-machine can't do what was asked.
+Trusted side. GPUs are queried by NVML, never by CUDA, because the runner must not create a CUDA context. torch is not
+imported. A missing fact is None, and `Environment.absent` has the reason.
 """
 
 from __future__ import annotations
@@ -28,12 +26,15 @@ from harness.core.executables import find_gxx, find_nvcc, git_state, gxx_version
 
 
 class MachineError(Exception):
-    """This machine can't do what was asked. The message says what is missing and what to do (exit code 3)."""
+    """This machine can't do the task.
+
+    The message says what is missing and what to do. The exit code is 3.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU as NVML shows it. A field that this GPU or driver does not have is None."""
+    """One GPU as NVML reports it; None for fields that it does not report."""
 
     index: int
     name: str
@@ -50,7 +51,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """A machine at one moment. `absent` gives the reason for each top-level field that is None or empty."""
+    """Facts about a machine.
+
+    `absent` has the reason for each field that is None or empty.
+    """
 
     harness_version: str
     git_revision: str | None
@@ -73,11 +77,11 @@ class Environment:
     absent: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object, for `run.yaml`."""
+        """Return a JSON object for `run.yaml`."""
         return {**asdict(self), "gpus": [asdict(item) for item in self.gpus], "absent": dict(self.absent)}
 
     def for_record(self, device: DeviceKind, *, gpu_index: int = 0) -> dict[str, Any]:
-        """The flat part that every record carries: what a result must share with another to be compared to it."""
+        """Return the facts for records: results are comparable only if these agree."""
         gpu = self.gpus[gpu_index] if device is DeviceKind.CUDA and gpu_index < len(self.gpus) else None
         return {
             "gpu": gpu.name if gpu else None,
@@ -97,8 +101,11 @@ class Environment:
 
 
 def collect() -> Environment:
-    """Look at this machine. Takes a fraction of a second; nothing that is missing is an error."""
-    # Other programs answer while NVML does: referees start only after this.
+    """Collect the facts about this machine.
+
+    It takes a fraction of a second. Missing facts are no error.
+    """
+    # git and the compilers run while NVML answers, because referees start only after this function.
     with ThreadPoolExecutor() as asked:
         git = asked.submit(git_state, Path(harness.__file__).parent)
         nvcc_answer = asked.submit(lambda: nvcc_version(find_nvcc()))
@@ -111,7 +118,7 @@ def collect() -> Environment:
     if torch is None:
         absent |= dict.fromkeys(("torch", "torch_cuda"), "not installed")
     elif torch_cuda is None:
-        absent["torch_cuda"] = "this build of torch is for the CPU only"
+        absent["torch_cuda"] = "this torch is a CPU build"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         absent["cuda_visible_devices"] = "not set: all GPUs are visible"
@@ -123,12 +130,12 @@ def collect() -> Environment:
         absent |= dict.fromkeys(("git_revision", "git_dirty"), why)
     nvcc, gxx = nvcc_answer.result(), gxx_answer.result()
     if nvcc is None:
-        absent["nvcc"] = "not on PATH, nor under CUDA_HOME or /usr/local/cuda"
+        absent["nvcc"] = "not found on PATH, in CUDA_HOME or in /usr/local/cuda"
     if gxx is None:
-        absent["gxx"] = "not on PATH (nor named by CXX)"
+        absent["gxx"] = "not found on PATH or by CXX"
     cpu = cpu_name()
     if cpu is None:
-        absent["cpu"] = "/proc/cpuinfo names none"
+        absent["cpu"] = "/proc/cpuinfo has no model name"
     return Environment(
         harness_version=harness.__version__,
         git_revision=revision,
@@ -153,7 +160,7 @@ def collect() -> Environment:
 
 
 def cuda_unusable(environment: Environment) -> str | None:
-    """Why solutions can't run on a GPU here, as one line with what to do; None where they can."""
+    """Say in one line why no GPU is usable here, and what to do; None if one is."""
     if not environment.gpus:
         return f"no GPU: {environment.absent.get('gpus', 'NVML lists none')}"
     if environment.cuda_visible_devices is not None and environment.cuda_visible_devices.strip() in ("", "-1"):
@@ -162,12 +169,12 @@ def cuda_unusable(environment: Environment) -> str | None:
         return "torch is not installed"
     if environment.torch_cuda is None:
         newest = environment.driver_cuda or "the GPU's version"
-        return f"torch {environment.torch} is a CPU build; install one for CUDA (this driver runs up to {newest})"
+        return f"torch {environment.torch} is a CPU build; install a CUDA build (this driver supports up to {newest})"
     return None
 
 
 def machine(environment: Environment) -> Machine:
-    """The facts that configuration defaults depend on."""
+    """Return the facts that defaults of the configuration depend on."""
     return Machine(
         device=DeviceKind.HOST if cuda_unusable(environment) else DeviceKind.CUDA,
         cpu_count=environment.cpu_count,
@@ -176,7 +183,11 @@ def machine(environment: Environment) -> Machine:
 
 
 def query_gpus(nvml: Any = pynvml) -> tuple[tuple[Gpu, ...], str | None, str | None, str | None]:
-    """GPUs, driver version, newest CUDA version the driver runs, and the reason where there are none."""
+    """Query NVML.
+
+    Returns:
+        GPUs, driver version, newest CUDA version of the driver, and the reason if there is no GPU.
+    """
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -185,7 +196,7 @@ def query_gpus(nvml: Any = pynvml) -> tuple[tuple[Gpu, ...], str | None, str | N
         driver = _decoded(nvml.nvmlSystemGetDriverVersion())
         newest = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
         gpus = tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-        reason = None if gpus else f"driver {driver} is loaded but shows no GPU"
+        reason = None if gpus else f"driver {driver} is loaded but reports no GPU"
         return gpus, driver, f"{newest // 1000}.{newest % 1000 // 10}", reason
     except nvml.NVMLError as error:
         return (), None, None, f"NVML: {error}"
@@ -231,7 +242,7 @@ def _decoded(value: str | bytes) -> str:
 
 
 def torch_build() -> tuple[str | None, str | None]:
-    """Torch's version and the CUDA version it was built for, read from its files: importing it takes seconds."""
+    """Return torch's version and CUDA version, without the slow import of torch."""
     version = _installed("torch")
     spec = importlib.util.find_spec("torch")
     if version is None or spec is None or spec.origin is None:
@@ -253,7 +264,10 @@ def _installed(distribution: str) -> str | None:
 
 
 def cpu_count() -> int:
-    """Processors this process may use: its affinity, bounded by its control group's quota."""
+    """Return the number of processors for this process.
+
+    Its affinity and the quota of its control group limit it.
+    """
     allowed = len(os.sched_getaffinity(0))
     for text in _cgroup_values("cpu.max"):
         quota, period = [*text.split(), "100000"][:2]
@@ -263,13 +277,16 @@ def cpu_count() -> int:
 
 
 def memory_bytes() -> int:
-    """Memory this process may use: the machine's, bounded by its control group's limit."""
+    """Return the memory for this process in bytes.
+
+    It is the machine's, or the limit of its control group.
+    """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *(int(text) for text in _cgroup_values("memory.max") if text.strip() != "max")])
 
 
 def _cgroup_values(name: str, root: Path = Path("/sys/fs/cgroup")) -> list[str]:
-    """The value of one control (cgroup v2) in this process's group and every group above it."""
+    """Return the values of one control (cgroup v2) in this group and all above."""
     try:
         own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
     except OSError:
@@ -280,12 +297,12 @@ def _cgroup_values(name: str, root: Path = Path("/sys/fs/cgroup")) -> list[str]:
             try:
                 values.append((group / name).read_text().strip())
             except OSError:
-                continue  # the root group has no limits; version 1 groups have other names
+                continue  # the root group has no limits, and cgroup v1 has other names
     return values
 
 
 def cpu_name() -> str | None:
-    """The processor's model as the kernel names it; None where it does not."""
+    """Return the processor's model from /proc/cpuinfo, or None."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:

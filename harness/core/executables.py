@@ -1,6 +1,6 @@
-"""The programs that this machine has: where the compilers are, and what a short command says.
+"""Find compilers, run short commands, read the state of the git checkout.
 
-Edge of the system, trusted side, read only. Imports nothing of the harness.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from pathlib import Path
 _COMMAND_TIMEOUT_S = 30.0
 _TRIES = 3
 _PAUSE_S = 0.5
-"""A `--version` that takes longer than this three times hangs: what a busy machine has a compiler for must not change
-with that, nor with a moment in which it stood still."""
+"""Timeout, number of tries and pause between them for commands such as `nvcc --version`. Several tries, so that a busy
+machine does not appear to have no compiler."""
 
 _SHORT = (errno.EAGAIN, errno.ENOMEM)
-"""Of memory or processes, for the moment: a program that could not be started for that, or was killed, is there."""
+"""Values of `OSError.errno` for a temporary shortage of memory or processes: the program exists, so try again."""
 
 
 def find_nvcc() -> Path | None:
-    """The nvcc that torch's extension builder would take: CUDA_HOME or CUDA_PATH, then PATH, then /usr/local/cuda."""
+    """Find the nvcc that torch's extension builder uses.
+
+    The order is CUDA_HOME or CUDA_PATH, then PATH, then /usr/local/cuda.
+    """
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             return _executable(Path(home) / "bin" / "nvcc")
@@ -35,7 +38,10 @@ def find_nvcc() -> Path | None:
 
 
 def find_gxx() -> Path | None:
-    """The C++ compiler: what CXX names (without a `ccache` before it: `build.attempt`), else `g++` or `c++` on PATH."""
+    """Find the C++ compiler.
+
+    It is the one in CXX (without a leading `ccache`), or `g++` or `c++` on PATH.
+    """
     named = os.environ.get("CXX", "")
     launcher, _, behind = named.partition(" ")
     if behind.strip() and Path(launcher).name == "ccache":
@@ -49,24 +55,27 @@ def _executable(path: Path) -> Path | None:
 
 
 def nvcc_version(path: Path | None) -> str | None:
-    """`13.0.88`, or None where there is no nvcc or it does not run."""
+    """Return nvcc's version (`13.0.88`), or None if nvcc is missing or does not run."""
     found = re.search(r"\bV(\d+\.\d+\.\d+)", output_of([str(path), "--version"]) or "") if path else None
     return found[1] if found else None
 
 
 def gxx_version(path: Path | None) -> str | None:
-    """`12.2.0`, or None where there is no C++ compiler or it does not run."""
+    """Return the C++ compiler's version (`12.2.0`), or None if it does not run."""
     return (output_of([str(path), "-dumpfullversion", "-dumpversion"]) or "").strip() or None if path else None
 
 
 def output_of(command: Sequence[str], *, cwd: Path | None = None) -> str | None:
-    """Standard output of a short command, or None where it is missing, fails or hangs."""
+    """Return a short command's standard output, or None if it fails or hangs."""
     said, _ = _answer_of(command, cwd=cwd)
     return said
 
 
 def _answer_of(command: Sequence[str], *, cwd: Path | None = None) -> tuple[str | None, str]:
-    """Standard output of a short command, or None and why there is none: what it said itself, where it did."""
+    """Return a command's standard output and "", or None and the reason.
+
+    The reason is its first line on stderr, if it has one.
+    """
     for again in range(_TRIES - 1, -1, -1):
         try:
             done = subprocess.run(
@@ -95,16 +104,20 @@ def _answer_of(command: Sequence[str], *, cwd: Path | None = None) -> tuple[str 
         if done.returncode:
             how = f"ended by signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
             said = (done.stderr.strip().splitlines() or [how])[0]
-            return None, re.sub(r"'/[^']*'|(?<!\S)/\S*", "...", said)  # kept with records: no folder of this machine's
+            return None, re.sub(r"'/[^']*'|(?<!\S)/\S*", "...", said)  # records contain it: no paths of this machine
         return done.stdout, ""
     raise AssertionError("the last try returns")
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None, str | None]:
-    """Revision and whether tracked files differ from it, for the checkout that holds `folder`; else the reason."""
+    """Return the state of the git checkout that contains `folder`, a package's folder.
+
+    Returns:
+        The revision, whether tracked files differ from it, and None; or None, None and the reason.
+    """
     if shutil.which("git") is None:
         return None, None, "git is not installed"
-    # An installed copy inside some other project's checkout must not take on that project's revision.
+    # If the harness is installed below another project's checkout, that project's revision is not the harness's.
     held, why = _answer_of(["git", "ls-files", "--error-unmatch", "model.py"], cwd=folder)
     if held is None:
         return None, None, f"not run from a git checkout of the harness ({why})"

@@ -1,7 +1,6 @@
-"""Every label that a record may carry, and what it says.
+"""All labels that a record may carry, with their texts.
 
-Pure. A label states a fact that a reader or a policy may care about; it convicts nobody by itself. What a label rests
-on is decided where its fact is found; this is the list of them, for policies, pages and their tests.
+Both sides. A label states a fact for readers and policies; alone it never changes a status.
 """
 
 from __future__ import annotations
@@ -17,34 +16,40 @@ UNCOUNTED = "uncounted_kernels"
 
 LABELS: Mapping[str, str] = {
     "static_buffer": "every call returns the same memory",
-    "other_layout": "an output's elements lay in another order than the reference's: putting them in order was timed",
-    "coerced_device": "an output was brought over by --device-policy coerce",
-    "specialised_shape": "right at the sizes asked for, wrong, failing or out of bounds at the problem's small ones",
-    "unexplained_time": "the referee's clock did not explain the claimed times, and the conservative ones count",
-    "busy_host": "the host's processors were so busy that its calls were charged for it: run it again when it is "
-    "quieter",
-    "waits_for_device": "its forward waits for the GPU to finish, or takes long to submit: the wait counts as its time",
-    "not_queued": "its calls failed, were wrong or did not end where they were queued: launching them counts too, "
-    "where the reference can be queued",
-    "disturbed_baseline": "the reference was slower beside this solution than before it was started",
-    "disturbed": "another process worked on the GPU, or the GPU was throttled, while it was timed, repeats included",
-    "varies_between_calls": "the same inputs do not give the same values twice, all of them right",
-    "reads_unset_shared": "a kernel reads shared memory that nothing wrote; no answer depended on what stood there",
-    "leaks_memory": "every call leaves memory of cudaMalloc behind",
-    "audit_incomplete": "one of the audit's tools was not there or did not come to its end, or nothing was audited",
-    "degenerate_problem": "the problem accepts answers that nothing was computed for",
-    TORCH_ONLY: "the file brings nothing that a kernel of its own could come from: no extension, no Triton",
-    NO_CUSTOM_KERNEL: "no kernel of its own ran in the call that was looked at",
-    LIBRARY_ONLY: "all kernels that ran are a library's (torch, cuBLAS, cuDNN, CUB, torch.compile, ...)",
-    FALLS_BACK: "it has kernels of its own, but they ran for less than 1 % of the kernels' time, or not at all",
-    UNCOUNTED: "which kernels ran could not be found out",
+    "other_layout": "an output has another memory layout than the reference's (or lazy negation); converting it is "
+    "part of the measured time",
+    "coerced_device": "an output was on another device and was copied over because of --device-policy coerce",
+    "specialised_shape": "correct at the requested sizes; wrong, failing or out of bounds at the small workload's",
+    "unexplained_time": "the referee's clock does not confirm the claimed times; the slower, conservative times count",
+    "busy_host": "the host's processors were so busy that the measured time includes host delays; run it again on a "
+    "quieter machine",
+    "waits_for_device": "forward waits for the GPU, or takes long to submit; the wait is part of the measured time",
+    "not_queued": "the calls failed, were wrong or hung when submitted as one queued batch, so their time includes "
+    "launch overhead",
+    "disturbed_baseline": "the reference ran slower next to this solution than before the solution started",
+    "disturbed": "another process used the GPU, or the GPU was throttled, during the timing and each repeat of it",
+    "varies_between_calls": "the same inputs give different values from call to call, all within the tolerance",
+    "reads_unset_shared": "a kernel reads shared memory that nothing wrote; no output depended on its content",
+    "leaks_memory": "every call allocates memory by cudaMalloc and does not free it",
+    "audit_incomplete": "a tool of the audit was missing or did not finish, or nothing was audited",
+    "degenerate_problem": "the problem accepts outputs that are not computed from its inputs",
+    TORCH_ONLY: "the file has no source of a custom kernel: no extension, no Triton",
+    NO_CUSTOM_KERNEL: "no kernel of the solution ran in the traced call",
+    LIBRARY_ONLY: "all kernels that ran belong to libraries (torch, cuBLAS, cuDNN, CUB, torch.compile, ...)",
+    FALLS_BACK: "the solution has kernels, but they took less than 1 % of the kernels' time, or did not run",
+    UNCOUNTED: "the kernels that ran could not be determined",
 }
+"""Label -> its text. The names are stable: records, policies and gates use them."""
 
 
 def expect_known(labels: Iterable[str]) -> None:
-    """Raise `ValueError` where one of these is no label: a rule about it would never apply."""
+    """Reject unknown labels, since a rule about one would never apply.
+
+    Raises:
+        ValueError: One of `labels` is not in `LABELS`.
+    """
     for label in labels:
         if label not in LABELS:
             near = difflib.get_close_matches(label, LABELS, n=1)
             hint = f" (nearest: {near[0]})" if near else ""
-            raise ValueError(f"there is no label {label!r:.80}{hint}; known: {', '.join(LABELS)}")
+            raise ValueError(f"unknown label {label!r:.80}{hint}; known: {', '.join(LABELS)}")

@@ -1,7 +1,7 @@
-"""A run's policy: which solutions it refuses although they are right, by label or by their own kernels' share.
+"""A run's policy: refuse correct solutions by label or own kernels' time share.
 
-Pure. Without a policy a label refuses nobody. A refused solution is `disqualified`, and its record says by which rule
-and what it would have been.
+A refused solution gets the status `disqualified`. Its record names the rule and the status and speedup that it would
+have without the policy. Without a policy, labels refuse nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ KEYS = ("require_custom_kernel", "refuse_labels", "min_own_share")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """`require_custom_kernel` refuses what ran no kernel of its own; `refuse_labels` what carries one of these;
-    `min_own_share` (0 to 1, None: any) what spends less of the device's time in kernels of its own.
+    """Rules by which a run refuses correct solutions.
+
+    Attributes:
+        require_custom_kernel: Refuse a solution that ran no kernel of its own.
+        refuse_labels: Refuse a solution that carries one of these labels.
+        min_own_share: Refuse a solution whose own kernels take a smaller share of the device's time (0 to 1);
+            None allows any share.
     """
 
     require_custom_kernel: bool = False
@@ -28,7 +33,7 @@ class Policy:
     min_own_share: float | None = None
 
     def __bool__(self) -> bool:
-        """Whether it can refuse anything."""
+        """Whether the policy has any rule."""
         return self != Policy()
 
     def to_json(self) -> dict[str, Any]:
@@ -40,7 +45,14 @@ class Policy:
 
 
 def parse_policy(value: object) -> Policy:
-    """A policy from a mapping (YAML, JSON). Raises `ValueError` saying what would be right."""
+    """Make a policy from a mapping (YAML, JSON).
+
+    Args:
+        value: A mapping of `KEYS`, a `Policy`, or None for no rules.
+
+    Raises:
+        ValueError: The value is no policy. The text says what is valid and fits behind "must be".
+    """
     if isinstance(value, Policy):
         return value
     if value is None:
@@ -49,10 +61,10 @@ def parse_policy(value: object) -> Policy:
         raise ValueError(f"a mapping of {', '.join(KEYS)}")
     for key in value:
         if key not in KEYS:
-            raise ValueError(f"made of {', '.join(KEYS)}; there is no {key!r}{_nearest(key, KEYS)}")
+            raise ValueError(f"a mapping of {', '.join(KEYS)} (unknown key {key!r}{_nearest(key, KEYS)})")
     required = value.get("require_custom_kernel", False)
     if not isinstance(required, bool):
-        raise ValueError("a policy whose require_custom_kernel is true or false")
+        raise ValueError("a mapping whose require_custom_kernel is true or false")
     return Policy(
         require_custom_kernel=required,
         refuse_labels=_labels(value.get("refuse_labels") or ()),
@@ -63,9 +75,19 @@ def parse_policy(value: object) -> Policy:
 def refusal(
     policy: Policy, *, labels: Collection[str], evidence: Mapping[str, Any], speedup: float | None = None
 ) -> Failure | None:
-    """Why `policy` refuses a solution that passed with these labels and this evidence; None where it does not.
+    """Say why `policy` refuses a solution that passed.
 
-    What could not be found out refuses nobody, unless the policy names the label that says so.
+    A fact that could not be determined refuses nothing, unless `refuse_labels` names the label for that
+    (`uncounted_kernels`).
+
+    Args:
+        policy: The run's policy.
+        labels: The solution's labels.
+        evidence: The record's evidence; `census.own_share` is the time share of the solution's own kernels.
+        speedup: The solution's speedup, for the failure's evidence.
+
+    Returns:
+        The failure, or None if the policy accepts the solution.
     """
     if policy.require_custom_kernel and NO_CUSTOM_KERNEL in labels:
         return _refused("require_custom_kernel", f"{LABELS[NO_CUSTOM_KERNEL]} ({NO_CUSTOM_KERNEL})", speedup)
@@ -75,7 +97,7 @@ def refusal(
     census = evidence.get("census")
     share = census.get("own_share") if isinstance(census, Mapping) else None
     if policy.min_own_share is not None and isinstance(share, int | float) and share < policy.min_own_share:
-        text = f"own kernels took {share:.3g} of the device's time, at least {policy.min_own_share:.3g} is asked for"
+        text = f"its own kernels took {share:.3g} of the device's time; the policy requires {policy.min_own_share:.3g}"
         return _refused("min_own_share", text, speedup)
     return None
 
@@ -84,18 +106,18 @@ def _refused(rule: str, why: str, speedup: float | None) -> Failure:
     held = {"rule": rule, "status_without": Status.passed.value, "speedup_without": speedup}
     return Failure(
         status=Status.disqualified,
-        reason=f"right, but refused by this run's policy {rule}: {why}",
+        reason=f"correct, but refused by this run's policy {rule}: {why}",
         evidence={"policy": held},
     )
 
 
 def _labels(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        raise ValueError("a policy whose refuse_labels is a list of labels")
+        raise ValueError("a mapping whose refuse_labels is a list of labels")
     try:
         expect_known(value)
     except ValueError as error:
-        raise ValueError(f"a policy of known labels: {error}") from error
+        raise ValueError(f"a mapping whose refuse_labels are known labels: {error}") from error
     return tuple(dict.fromkeys(value))
 
 
@@ -103,7 +125,7 @@ def _share(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= 1.0:
-        raise ValueError("a policy whose min_own_share lies above 0 and is at most 1")
+        raise ValueError("a mapping whose min_own_share is a number above 0 and at most 1")
     return float(value)
 
 

@@ -1,6 +1,6 @@
-"""Problems, their workloads and the solutions to them, as values.
+"""Value types of problems, workloads and solutions.
 
-No file, process or GPU is touched here. Both sides of the trust boundary use it.
+Both sides. Nothing here reads files, starts processes or uses a GPU.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from harness.core.status import Failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One set of sizes for a problem: values for module globals; empty means the file as shipped.
+    """One set of sizes of a problem.
 
-    `precision` is the class that answers must reach here; None means the problem's own.
+    Attributes:
+        name: `full`, `small`, or another declared name.
+        sizes: Module global -> its value; empty means the file as shipped.
+        precision: Precision class that outputs must reach; None means the problem's.
     """
 
     name: str
@@ -28,10 +31,11 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRules:
-    """Which inputs a problem allows beyond its own.
+    """Input variants that a problem allows beyond its own distribution.
 
-    `variants` names the stress variants that its domain admits (`zero_mean`, `large_values`, `structured`);
-    an empty tuple means that only the problem's own distribution is valid.
+    Attributes:
+        variants: Stress inputs that are valid for the problem (`zero_mean`, `large_values`, `structured`); empty if
+            only its own distribution is valid.
     """
 
     variants: tuple[str, ...] = ("zero_mean", "large_values", "structured")
@@ -39,9 +43,13 @@ class InputRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Declared work of one call as arithmetic over the problem's constants; None where nothing is declared.
+    """Declared work of one call, as expressions over the problem's constants.
 
-    `harness.catalog.sizes.evaluate` gives the number, with `ReferenceModule.sizes` as names.
+    `harness.catalog.sizes.evaluate` computes the numbers, with `ReferenceModule.sizes` as names.
+
+    Attributes:
+        flops: Floating-point operations; None if not declared.
+        bytes: Bytes read and written; None if not declared.
     """
 
     flops: str | None = None
@@ -50,9 +58,20 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A reference to be matched. `id` is `level1/16`; `digest` is the SHA-256 of the file and its declarations.
+    """A problem: its reference, workloads and rules.
 
-    `failure` says why its file or its declarations can't be read; nothing else of it can be relied on then.
+    Attributes:
+        id: Level and number, such as `level1/16`.
+        name: Name from the file name.
+        path: The problem's file.
+        source: Text of the file.
+        digest: SHA-256 of the file and its declarations.
+        precision: Precision class that outputs must reach.
+        workloads: Workloads by name.
+        rules: Valid input variants.
+        costs: Declared work of one call.
+        notes: Free text for readers.
+        failure: Why the file or its declarations can't be read, or None. If set, the other fields are unreliable.
     """
 
     id: str
@@ -70,9 +89,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """One submission. `label` is its path below the solutions folder (or its file name), unique in a run.
+    """One file under evaluation.
 
-    `failure` says why its file is no text; its `source` then only stands for the bytes, and is that of no other file.
+    Attributes:
+        problem_id: The problem that it solves, such as `level1/16`.
+        author: Who wrote it.
+        label: Its path below the solutions folder, or its file name; unique in a run.
+        path: Its file.
+        source: Text of the file. If the file is not UTF-8, an encoding of its bytes that is unique to them.
+        sample: Its number among several of one author for one problem.
+        failure: Why the file is not UTF-8 text, or None.
     """
 
     problem_id: str
@@ -89,7 +115,10 @@ class Solution:
 
 
 def digest_text(*parts: str) -> str:
-    """SHA-256 in hex over texts, each length-prefixed so that boundaries count."""
+    """Return the SHA-256 of texts in hex.
+
+    Each text is prefixed by its length, so that boundaries matter.
+    """
     state = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

@@ -1,9 +1,10 @@
-"""Python sources as trees of the `ast` module, made by one thread at a time.
+"""Parse untrusted Python sources with `ast`, one thread at a time.
 
-Pure; imports the standard library only. Nothing is executed. CPython counts how deep a tree is in a place that all
-threads share (seen with 3.11.7): of two that are made at the same time, one may end with "SystemError: AST constructor
-recursion depth mismatch", whatever the source says. Of a dotted name behind `import` its parser keeps every beginning:
-a name of 40,000 parts took it 1.7 GB, so that names of more than `MOST_PARTS` are refused.
+CPython keeps the depth of the tree in memory that all threads share (seen with 3.11.7). If two threads parse at the
+same time, one may fail with "SystemError: AST constructor recursion depth mismatch" for any source.
+
+For a dotted name after `import`, CPython's parser stores every prefix: a name of 40,000 parts took 1.7 GB. So names
+of more than `MOST_PARTS` parts are refused.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Literal, overload
 _ONE_AT_A_TIME = threading.Lock()
 
 MOST_PARTS = 200
-"""Parts of a dotted name. More than these no package has, and no chain of attributes either."""
+"""Largest number of parts of a dotted name; no package and no chain of attributes has more."""
 
 _AROUND_DOTS = re.compile(r"(?<![\s\\])[\s\\]*+\.[\s\\]*+")
 _PART = r"[0-9A-Za-z_\x80-\U0010ffff]"
 _LONG_NAME = re.compile(rf"(?<![0-9A-Za-z_.\x80-\U0010ffff]){_PART}++(?:\.{_PART}++){{{MOST_PARTS}}}")
-"""Begins where a name does, so that each is read once."""
+"""Matches only from the beginning of a name, so that each name is read once."""
 
 
 @overload
@@ -29,8 +30,21 @@ def parse(source: str | bytes, filename: str = ..., mode: Literal["exec"] = ...)
 @overload
 def parse(source: str | bytes, filename: str = ..., *, mode: Literal["eval"]) -> ast.Expression: ...
 def parse(source: str | bytes, filename: str = "<unknown>", mode: Literal["exec", "eval"] = "exec") -> ast.AST:
-    """What `ast.parse` of this gives. Raises what that raises: `SyntaxError`, `ValueError`, `RecursionError` or
-    `MemoryError`, according to what is wrong with the source; a dotted name of too many parts is a `SyntaxError`.
+    """Parse `source` like `ast.parse`, under a lock.
+
+    Args:
+        source: Python source.
+        filename: Name for messages.
+        mode: `exec` for a file, `eval` for one expression.
+
+    Returns:
+        The syntax tree.
+
+    Raises:
+        SyntaxError: The source is invalid, or a dotted name has more than `MOST_PARTS` parts.
+        ValueError: The source contains a null byte.
+        RecursionError: The source nests too deep.
+        MemoryError: The source nests too deep for the parser's stack.
     """
     text = source if isinstance(source, str) else source.decode("latin-1")
     if text.count(".") >= MOST_PARTS and _LONG_NAME.search(_AROUND_DOTS.sub(".", text)):

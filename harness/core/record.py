@@ -1,6 +1,6 @@
-"""A record: one immutable line of results, checked when it is made and when it is read.
+"""Record: one immutable line of results, validated at construction.
 
-A `Record` that contradicts itself can't be constructed.
+A record that contradicts itself (for example a speedup without timing) can't be constructed or read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from harness.core.choices import DeviceKind
 from harness.core.status import Status
 
 RECORD_FORMAT = 1
-"""Version of the record format; a reader accepts this and every smaller one."""
+"""Version of the record format; a reader accepts this and all smaller versions."""
 
 RUN_FORMAT = 1
-"""Version of `run.yaml` and of a run folder's layout; a reader accepts this and every smaller one."""
+"""Version of `run.yaml` and of a run folder's layout; a reader accepts this and all smaller versions."""
 
 _ABSENT = type(None)
 _FORMS: Mapping[str, tuple[tuple[type, ...], str]] = {
@@ -30,16 +30,37 @@ _FORMS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "sample": ((int, _ABSENT), "a whole number or null"),
     "labels": ((list, tuple), "a list of texts"),
 }
-"""Field of a record -> what JSON may hold there, and in words. A file may have been edited by anybody."""
+"""Field of a record -> its valid types in JSON, and their name in messages. Record files may be edited by hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One immutable line of results, as written to `records.jsonl`.
+    """One line of `records.jsonl`.
 
-    `evidence` holds what the verdict rests on, `timing` what was measured (null where nothing was), `build` how the
-    module was made, `environment` where. `speedup` is against eager (above 1 is faster) and exists only for a
-    passed, timed solution. Top-level names are a promise; inner ones are versioned by `format`.
+    The names of the fields are stable. The keys inside `evidence`, `timing`, `build` and `environment` may change with
+    `format`.
+
+    Attributes:
+        problem: The problem's id, such as `level1/16`.
+        author: The author's name.
+        solution: The solution's label: its path below the solutions folder.
+        device: Where the solution ran.
+        workload: The workload's name.
+        status: How the evaluation ended.
+        reason: One line that explains the status.
+        sample: The solution's number among several of its author for this problem.
+        labels: Facts that do not decide the status.
+        speedup: The reference's time over the solution's, against the first baseline (above 1 is faster); only for a
+            passed and timed solution.
+        evidence: JSON values that the status rests on.
+        timing: Measured times, or None if nothing was timed.
+        build: How the extensions were built, or None.
+        environment: Machine and versions.
+        solution_digest: SHA-256 of the solution's source.
+        problem_digest: SHA-256 of the problem's file and declarations.
+        finished_at: End of the evaluation, ISO 8601.
+        wall_s: Duration of the evaluation in seconds.
+        format: Version of the record format.
     """
 
     problem: str
@@ -65,23 +86,23 @@ class Record:
     def __post_init__(self) -> None:
         if self.speedup is not None:
             if self.status is not Status.passed:
-                raise ValueError(f"a record with status {self.status} can't have a speedup")
+                raise ValueError(f"a record with status {self.status} must not have a speedup")
             if not (math.isfinite(self.speedup) and self.speedup > 0.0):
-                raise ValueError(f"a speedup is a positive number, not {self.speedup}")
+                raise ValueError(f"a speedup must be a positive number, not {self.speedup}")
             if self.timing is None:
-                raise ValueError("a record with a speedup needs the timing it comes from")
+                raise ValueError("a record with a speedup needs `timing`")
         if not self.reason.strip() or "\n" in self.reason:
-            raise ValueError(f"a reason is one line of text, not {self.reason!r}")
+            raise ValueError(f"a reason must be one non-empty line, not {self.reason!r}")
         if not (self.problem and self.author and self.solution):
-            raise ValueError("a record names its problem, author and solution")
+            raise ValueError("a record needs `problem`, `author` and `solution`")
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What a run holds at most one record of: problem, solution, device, workload."""
+        """Problem, solution, device, workload: unique among a run's records."""
         return (self.problem, self.solution, self.device.value, self.workload)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; `json.dumps(..., allow_nan=False)` accepts it."""
+        """Return a JSON object that `json.dumps(..., allow_nan=False)` accepts."""
         value: dict[str, Any] = {"format": self.format}
         for item in fields(self):
             held = getattr(self, item.name)
@@ -96,19 +117,20 @@ class Record:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Record:
-        """Read a record written by this or an older harness; unknown keys of a newer one are an error.
+        """Read a record written by this or an older harness.
 
-        Raises `ValueError` with what is wrong.
+        Raises:
+            ValueError: The format is newer, a key is missing or unknown, or a value is wrong.
         """
         version = value.get("format")
         if not isinstance(version, int) or version > RECORD_FORMAT or version < 1:
             raise ValueError(f"record format {version!r}; this harness reads 1 to {RECORD_FORMAT}")
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(value) - known):
-            raise ValueError(f"unknown keys in a record: {', '.join(unknown)}")
+            raise ValueError(f"not a record: unknown keys {', '.join(unknown)}")
         needed = {item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING}
         if lacking := sorted(needed - set(value)):
-            raise ValueError(f"not a record: it has no {', '.join(f'`{name}`' for name in lacking)}")
+            raise ValueError(f"not a record: missing {', '.join(f'`{name}`' for name in lacking)}")
         held = dict(value)
         for name, (kinds, wanted) in _FORMS.items():
             if name in held and not isinstance(held[name], kinds):

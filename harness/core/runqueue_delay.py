@@ -1,6 +1,6 @@
-"""How long a thread has waited for a processor although it could have run: who reads a clock then, reads it late.
+"""Time that a thread waited for a processor although it was ready to run.
 
-Edge: asks the kernel. Imports nothing of the harness.
+A clock that the thread reads after such a wait is read late.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from contextlib import suppress
 
 
 def waited_s() -> float:
-    """Seconds that this thread has so far stood in line for a processor (Linux: the second number of `schedstat`,
-    `Documentation/scheduler/sched-stats`); 0 where the kernel does not count them.
+    """Return the seconds that this thread has waited for a processor so far.
+
+    The source is the second number of `/proc/thread-self/schedstat` (Linux, `Documentation/scheduler/sched-stats`).
+    The result is 0 if the kernel does not count it.
     """
     with suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat", "rb") as file:
         return int(file.read().split()[1]) * 1e-9

@@ -1,27 +1,17 @@
-"""Robust statistics of timings: summaries, intervals of a speedup, what counts as a difference.
+"""Statistics of timings: summaries, intervals of speedups, noise floor.
 
-Imports numpy and nothing of the harness. Pure: floats in, values out; either side may use it, the referee does.
-Times are seconds; a speedup is reference time over solution time, so that above 1 is faster.
+Times are in seconds. A speedup is the reference's time over the solution's, so above 1 is faster.
 
-**The interval of a speedup.** A pair is one burst of the reference and one of the solution made next to each other, in
-the order A B or B A by turns, so that drift of the clocks hits both. Its log ratio is d = log(the reference's burst
-time / the solution's), where the time of a burst is the interquartile mean of its samples: deaf to hiccups in up to a
-quarter of them, and steady where calls take one of two times by turns, as short ones do on a GPU
-(`CudaDevice.time_cold`).
-Samples of one burst share its clock and its luck and are no independent measurements, so the pairs are what is counted
-(as T. Kalibera and R. Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013, count the highest level of
-repetition).
+A pair is one burst of the reference and one of the solution, made next to each other. Its log ratio is
+d = log(time of the reference's burst / time of the solution's burst), with `burst_time` as the time of a burst.
 
-* The estimate is exp of the Hodges-Lehmann median of the d: the median of all averages of two of them (J. L. Hodges and
-  E. L. Lehmann, Ann. Math. Stat. 34, 1963). A burst that met a hiccup moves it little.
-* From `RANK_PAIRS` pairs on, the interval is that of Wilcoxon's signed-rank test, whose null distribution is exact for
-  any symmetric noise: the k-th smallest and largest average (M. Hollander, D. A. Wolfe, E. Chicken, "Nonparametric
-  Statistical Methods", 3rd ed., section 3.3).
-* With fewer pairs it is Student's t interval of the mean of the d; ranks can't reach 95 % with five pairs.
+* Estimate: exp of the Hodges-Lehmann median of all d, the median of the averages of any two (J. L. Hodges and
+  E. L. Lehmann, Ann. Math. Stat. 34, 1963).
+* Interval from `RANK_PAIRS` pairs on: Wilcoxon's signed-rank test, the k-th smallest and largest average
+  (M. Hollander, D. A. Wolfe, E. Chicken, "Nonparametric Statistical Methods", 3rd ed., section 3.3).
+* Interval with fewer pairs: Student's t for the mean of the d.
 
-A bootstrap over pairs was tried first and left: simulated with drift and hiccups, its 95 % percentile interval covers
-50 % of the time with two pairs, 79 % with four and 87 % with eight, while the rules above cover 94 % to 97 %
-(`tests/unit/core/test_stats.py` repeats that). They need no seed either.
+See guides/design/statistics.md.
 """
 
 from __future__ import annotations
@@ -35,18 +25,27 @@ from typing import Any
 import numpy as np
 
 RANK_PAIRS = 8
-"""Pairs from which on ranks give the interval; below, their steps are coarse."""
+"""Least number of pairs for the signed-rank interval; with fewer, its steps are too coarse."""
 
 OUTLIER_CUTOFF = 3.5
-"""Modified z-score beyond which a sample is marked (B. Iglewicz and D. C. Hoaglin, "How to Detect and Handle Outliers",
-ASQC 1993)."""
+"""Modified z-score above which a sample is an outlier (B. Iglewicz and D. C. Hoaglin, "How to Detect and Handle
+Outliers", ASQC 1993)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One series of times in seconds. Quartiles are interpolated linearly; `mad_s` is the median absolute deviation.
+    """Summary of one series of times, in seconds.
 
-    `outliers` are indices of samples marked, all of which are still in every figure.
+    Attributes:
+        samples: Number of samples.
+        median_s: Median.
+        q1_s: First quartile, interpolated linearly.
+        q3_s: Third quartile, interpolated linearly.
+        mad_s: Median absolute deviation from the median.
+        min_s: Smallest sample.
+        max_s: Largest sample.
+        mean_s: Mean.
+        outliers: Indices of outliers (`mark_outliers`). All values above include them.
     """
 
     samples: int
@@ -79,7 +78,11 @@ class Summary:
 
 
 def summarise(samples: Sequence[float]) -> Summary:
-    """Raises `ValueError` where there is no sample, or one is negative or not finite."""
+    """Summarise times in seconds.
+
+    Raises:
+        ValueError: There is no sample, or one is negative or not finite.
+    """
     values = _times(samples)
     q1, median, q3 = (float(v) for v in np.quantile(values, (0.25, 0.5, 0.75)))
     return Summary(
@@ -96,10 +99,22 @@ def summarise(samples: Sequence[float]) -> Summary:
 
 
 def mark_outliers(samples: Sequence[float], *, cutoff: float = OUTLIER_CUTOFF) -> tuple[bool, ...]:
-    """Which samples lie far from the median, by the modified z-score 0.6745 * |x - median| / MAD.
+    """Mark samples whose modified z-score is above `cutoff`.
 
-    Where the MAD is zero (a clock with coarse ticks), 1.2533 times the mean absolute deviation takes its place, as
-    Iglewicz and Hoaglin have it. Marks only: nothing is dropped here.
+    The score is 0.6745 * |x - median| / MAD.
+
+    If the MAD is zero (a clock with coarse ticks), 1.2533 times the mean absolute deviation replaces MAD / 0.6745
+    (B. Iglewicz and D. C. Hoaglin 1993). No sample is dropped.
+
+    Args:
+        samples: Times in seconds.
+        cutoff: Modified z-score above which a sample is an outlier.
+
+    Returns:
+        One boolean for each sample.
+
+    Raises:
+        ValueError: There is no sample, or one is negative or not finite.
     """
     values = _times(samples)
     deviations = np.abs(values - np.median(values))
@@ -113,9 +128,15 @@ def mark_outliers(samples: Sequence[float], *, cutoff: float = OUTLIER_CUTOFF) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedupEstimate:
-    """A ratio of times with its interval. `low` and `high` are None where one pair gives no interval.
+    """A speedup with its confidence interval.
 
-    `method` is `signed-rank`, `student-t`, `quotient` or `single pair`.
+    Attributes:
+        speedup: Ratio of times; above 1 is faster.
+        low: Lower end of the interval; None if there is only one pair.
+        high: Upper end of the interval; None if there is only one pair.
+        confidence: Confidence level of the interval, such as 0.95.
+        pairs: Number of pairs of bursts.
+        method: `signed-rank`, `student-t`, `quotient` or `single pair`.
     """
 
     speedup: float
@@ -127,7 +148,10 @@ class SpeedupEstimate:
 
     @property
     def half_width(self) -> float | None:
-        """The farther end of the interval from the estimate, as a difference of logs: 0.005 is about 0.5 %."""
+        """Larger distance of an interval's end from the estimate.
+
+        It is a difference of logs: 0.005 is about 0.5 %.
+        """
         if self.low is None or self.high is None:
             return None
         return max(math.log(self.high / self.speedup), math.log(self.speedup / self.low))
@@ -149,15 +173,24 @@ def speedup_interval(
     *,
     confidence: float = 0.95,
 ) -> SpeedupEstimate:
-    """The speedup over pairs of bursts: `reference_bursts[i]` and `solution_bursts[i]` were made side by side.
+    """Estimate the speedup from pairs of bursts (method: the module's docstring).
 
-    Each burst holds its samples in seconds, any number of them. The module's docstring gives the method.
-    Raises `ValueError` where the numbers of bursts differ, a burst is empty, or a time is not positive and finite.
+    Args:
+        reference_bursts: Samples of each burst of the reference, in seconds.
+        solution_bursts: Samples of each burst of the solution, in seconds; burst i was made next to the
+            reference's burst i.
+        confidence: Confidence level of the interval, between 0.5 and 1.
+
+    Returns:
+        The speedup with its interval.
+
+    Raises:
+        ValueError: The numbers of bursts differ, a burst is empty, or a time is not positive and finite.
     """
     if len(reference_bursts) != len(solution_bursts) or not reference_bursts:
         raise ValueError(
-            f"a speedup needs as many reference bursts as solution bursts, at least one: "
-            f"{len(reference_bursts)} and {len(solution_bursts)} were given"
+            f"a speedup needs the same number of reference and solution bursts, at least one of each, "
+            f"not {len(reference_bursts)} and {len(solution_bursts)}"
         )
     return interval_of_logs(
         [math.log(burst_time(a) / burst_time(b)) for a, b in zip(reference_bursts, solution_bursts, strict=True)],
@@ -166,9 +199,20 @@ def speedup_interval(
 
 
 def interval_of_logs(logs: Sequence[float], *, confidence: float = 0.95) -> SpeedupEstimate:
-    """The speedup and its interval from one log ratio per pair."""
+    """Estimate the speedup and its interval from one log ratio of times for each pair.
+
+    Args:
+        logs: log(time of the reference / time of the solution) of each pair, at least one.
+        confidence: Confidence level of the interval, between 0.5 and 1.
+
+    Returns:
+        The speedup with its interval.
+
+    Raises:
+        ValueError: The confidence level is out of range.
+    """
     if not 0.5 < confidence < 1.0:
-        raise ValueError(f"a confidence lies between 0.5 and 1, not at {confidence}")
+        raise ValueError(f"the confidence must be between 0.5 and 1, not {confidence}")
     values = np.asarray(logs, dtype=np.float64)
     count = len(values)
     averages = _pairwise_averages(values)
@@ -194,9 +238,12 @@ def interval_of_logs(logs: Sequence[float], *, confidence: float = 0.95) -> Spee
 
 
 def quotient(a: SpeedupEstimate, b: SpeedupEstimate) -> SpeedupEstimate:
-    """How many times faster `a` is than `b`, both measured against the same reference, independently.
+    """Divide two independent speedups: how many times `a` is faster than `b`.
 
-    The interval's ends add in squares on the log scale (error propagation for independent quantities).
+    Both are measured against the same reference.
+
+    The distances of the interval's ends add in squares on the log scale (error propagation for independent
+    quantities).
     """
     speedup = a.speedup / b.speedup
     shared = {
@@ -213,18 +260,34 @@ def quotient(a: SpeedupEstimate, b: SpeedupEstimate) -> SpeedupEstimate:
 
 
 SAME_AT_MOST = 0.10
-"""Widest share by which a speedup may be off 1 and still be called the same: beyond it, too little is known."""
+"""Largest share that a speedup of "the same" may be off 1; with a wider interval the result is undecided."""
 
 
 def may_be_one(speedup: float, low: float | None, high: float | None, *, floor: float) -> bool:
-    """Whether the speedup's interval, widened by the noise `floor` (a difference of logs) on both sides, holds 1."""
+    """Tell whether the interval, widened by the noise floor, contains 1.
+
+    Args:
+        speedup: The speedup.
+        low: Lower end of its interval; None takes the speedup.
+        high: Upper end of its interval; None takes the speedup.
+        floor: Noise floor, as a difference of logs.
+    """
     return math.log(low or speedup) - floor <= 0.0 <= math.log(high or speedup) + floor
 
 
 def same_within(speedup: float, low: float | None, high: float | None, *, floor: float) -> float | None:
-    """The share within which this speedup is 1; None where it is not, or where too little is known to say so.
+    """Return the share within which the speedup is 1 (0.004 is 0.4 %).
 
-    It is 1 where it `may_be_one`. The share is the farthest that the interval or the floor reaches: 0.004 is 0.4 %.
+    The share is the largest distance from 1 of the interval's ends and of the noise floor.
+
+    Args:
+        speedup: The speedup.
+        low: Lower end of its interval; None takes the speedup.
+        high: Upper end of its interval; None takes the speedup.
+        floor: Noise floor, as a difference of logs.
+
+    Returns:
+        The share, or None if the speedup differs from 1 (`may_be_one`) or the share exceeds `SAME_AT_MOST`.
     """
     if not may_be_one(speedup, low, high, floor=floor):
         return None
@@ -234,32 +297,49 @@ def same_within(speedup: float, low: float | None, high: float | None, *, floor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFloor:
-    """How far a ratio can be from 1 where nothing differs. `log_width` is a difference of logs: 0.01 is about 1 %."""
+    """The smallest ratio of times that the measurement can tell from 1.
+
+    Attributes:
+        log_width: The ratio as a difference of logs: 0.01 is about 1 %.
+        pairs: Number of pairs of bursts that it comes from.
+    """
 
     log_width: float
     pairs: int
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.log_width) and self.log_width >= 0.0):
-            raise ValueError(f"a noise floor is a finite width from 0 up, not {self.log_width}")
+            raise ValueError(f"a noise floor must be finite and at least 0, not {self.log_width}")
 
     def to_json(self) -> dict[str, Any]:
         return {"log_width": self.log_width, "pairs": self.pairs}
 
 
 def noise_floor(aa: SpeedupEstimate, *, least: float = 0.0) -> NoiseFloor:
-    """The floor from bursts of the reference against itself: the end of their interval farther from 1, or `least`.
+    """Compute the noise floor from bursts of the reference against itself.
 
-    It holds the bias of the measurement (a first burst that is always slower) as well as its scatter.
+    It is the largest distance from 1 of the estimate and the ends of its interval. So it includes the bias of the
+    measurement (a first burst that is always slower) and its scatter.
+
+    Args:
+        aa: Speedup of the reference against itself.
+        least: Smallest floor, as a difference of logs.
     """
     ends = [value for value in (aa.speedup, aa.low, aa.high) if value is not None]
     return NoiseFloor(log_width=max(least, *(abs(math.log(value)) for value in ends)), pairs=aa.pairs)
 
 
 def student_t(confidence: float, freedom: int) -> float:
-    """The two-sided quantile of Student's t with a whole number of degrees of freedom, within 1e-9.
+    """Compute the two-sided quantile of Student's t distribution, within 1e-9.
 
-    The distribution function is M. Abramowitz and I. A. Stegun, 26.7.3 and 26.7.4; it is inverted by bisection.
+    The distribution function is from M. Abramowitz and I. A. Stegun, 26.7.3 and 26.7.4; bisection inverts it.
+
+    Args:
+        confidence: Probability between the two quantiles.
+        freedom: Degrees of freedom, a whole number.
+
+    Raises:
+        ValueError: `freedom` is below 1.
     """
     if freedom < 1:
         raise ValueError("Student's t needs at least one degree of freedom")
@@ -288,10 +368,13 @@ def student_t(confidence: float, freedom: int) -> float:
 
 
 def _signed_rank_cut(count: int, confidence: float) -> int:
-    """How many of the smallest averages bound the tail: the largest k with P(W < k) <= (1 - confidence) / 2."""
+    """Return the largest k with P(W < k) <= (1 - confidence) / 2.
+
+    W is the signed-rank statistic.
+    """
     tail = (1.0 - confidence) / 2
     total = count * (count + 1) // 2
-    if count > 200:  # beyond, the normal approximation is good to a rank
+    if count > 200:  # the normal approximation is exact to one rank here
         spread = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
         return max(0, math.floor(total / 2 + NormalDist().inv_cdf(tail) * spread))
     ways = np.zeros(total + 1)
@@ -304,21 +387,31 @@ def _signed_rank_cut(count: int, confidence: float) -> int:
 
 
 def _pairwise_averages(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Any:
-    """All averages of two values, each with itself included, sorted."""
+    """Return all averages of two values, each with itself included, sorted."""
     rows, columns = np.tril_indices(len(values))
     return np.sort((values[rows] + values[columns]) / 2.0)
 
 
 def burst_time(samples: Sequence[float]) -> float:
-    """The time of a burst, in seconds: the mean of its samples without the lowest and the highest quarter, of which
-    each has one sample at least where there are three or more.
+    """Compute the time of a burst: the interquartile mean of its samples.
 
-    Raises `ValueError` where there is no sample, or one is not positive and finite.
+    It is the mean without the lowest and the highest quarter.
+
+    With three samples or more, at least one is dropped on each side.
+
+    Args:
+        samples: Times in seconds.
+
+    Returns:
+        The time in seconds.
+
+    Raises:
+        ValueError: There is no sample, or one is not positive and finite.
     """
     values = np.sort(_times(samples))
     if values[0] <= 0.0:
         raise ValueError(
-            "a time of zero has no ratio: the clock is too coarse for this kernel, repeat it in one window"
+            "a measured time is zero: the clock is too coarse for this kernel; measure several calls together"
         )
     count = len(values)
     cut = max(1, count // 4) if count >= 3 else 0
@@ -330,5 +423,5 @@ def _times(samples: Sequence[float]) -> np.ndarray[tuple[int, ...], np.dtype[np.
     if values.ndim != 1 or len(values) == 0:
         raise ValueError("a series of times needs at least one sample")
     if not (np.isfinite(values).all() and (values >= 0.0).all()):
-        raise ValueError("times are finite and not negative")
+        raise ValueError("times must be finite and not negative")
     return values

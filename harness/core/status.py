@@ -1,6 +1,6 @@
-"""How an evaluation ended: the statuses, and a failure with its reason and evidence.
+"""Statuses of an evaluation, and a failure with its reason and evidence.
 
-Imports nothing of the harness. Both sides of the trust boundary use it.
+Both sides.
 """
 
 from __future__ import annotations
@@ -15,81 +15,84 @@ class Status(StrEnum):
     """How the evaluation of one solution ended."""
 
     passed = "passed"
-    """Built, right on every input variant, and (where the device times) timed."""
+    """The solution was built, is correct on every input variant, and was timed (on a GPU)."""
 
     syntax_error = "syntax_error"
-    """The file is not valid Python. The reason names the line; fix it there."""
+    """The file is not valid Python. The reason names the line."""
     no_model_new = "no_model_new"
-    """The file defines no class `ModelNew`. Name the module class exactly so, at the top level."""
+    """The file defines no class `ModelNew` at its top level."""
     bad_constructor = "bad_constructor"
-    """`ModelNew(*get_init_inputs())` raised. Take the same constructor arguments as the reference `Model`."""
+    """`ModelNew(*get_init_inputs())` raised. It must take the same arguments as the reference `Model`."""
     import_error = "import_error"
-    """Importing the file raised, exited or hung. Nothing but definitions and builds belongs at module level."""
+    """Importing the file raised, exited or hung. Keep only definitions and builds at module level."""
     compile_error = "compile_error"
-    """The compiler or linker refused the sources. The reason holds the first error with its line."""
+    """The compiler or linker rejected the sources. The reason holds the first error with its line."""
     compile_timeout = "compile_timeout"
-    """The build did not finish in its time limit. Simplify templates, or raise `--compile-timeout`."""
+    """The build exceeded its time limit. Simplify templates, or raise `--compile-timeout`."""
 
     runtime_error = "runtime_error"
     """`forward` raised a Python or C++ exception. The log holds the traceback."""
     cuda_error = "cuda_error"
     """The GPU reported an error (illegal access, bad launch, device-side assert) during the solution's calls."""
     crashed = "crashed"
-    """The process running the solution died: a signal, `abort`, `os._exit`."""
+    """The solution's process died: a signal, `abort`, `os._exit`."""
     timeout = "timeout"
-    """A call, or all calls and checks together, did not finish in their time limit: an endless loop, a deadlock, or far
-    too slow."""
+    """One call, or all calls and checks together, exceeded the time limit: endless loop, deadlock, or far too slow."""
     out_of_memory = "out_of_memory"
-    """The solution asked for more GPU or host memory than it may have."""
+    """The solution exceeded its limit of GPU or host memory."""
 
     wrong_structure = "wrong_structure"
-    """The output's tree (tensor, tuple, list, dict, and their sizes) is not the reference's."""
+    """The output's structure (tensor, tuple, list, dict, and their lengths) differs from the reference's."""
     wrong_shape = "wrong_shape"
     """An output tensor's shape differs from the reference's."""
     wrong_dtype = "wrong_dtype"
     """An output tensor's dtype differs from the reference's."""
     wrong_device = "wrong_device"
-    """An output tensor is on another device than the reference's: return it where the inputs are."""
+    """An output tensor is on another device than the reference's. Return it on the device of the inputs."""
     wrong_value = "wrong_value"
-    """An output is too far from the truth at any precision class. The reason says how many, how far, where."""
+    """An output exceeds the tolerance of every precision class. The reason says how many elements, how far, where."""
     non_finite = "non_finite"
-    """NaN or infinity where the reference is finite, or the other way round."""
+    """An output has NaN or infinity at an element that is finite in the reference, or the reverse."""
     low_precision = "low_precision"
-    """Right, but only at a lower precision class than the problem states."""
+    """The output is correct only at a coarser precision class than the problem requires."""
     wrong_state = "wrong_state"
-    """State that the reference updates (running statistics, caches), or its parameters, could not be matched."""
+    """Parameters, or state that the reference updates (running statistics, caches), differ from the reference's."""
     mutated_input = "mutated_input"
-    """The solution changed an input that the reference leaves alone."""
+    """The solution modified an input that the reference does not modify."""
 
     data_race = "data_race"
-    """Two threads touch the same memory without synchronisation, at least one writing: often a missing barrier."""
+    """Two threads access the same memory without synchronisation, at least one writes: often a missing barrier."""
     memory_error = "memory_error"
-    """An access outside an array, or misaligned, or to freed memory."""
+    """A kernel accesses memory out of bounds, misaligned, or after it was freed."""
     uninitialised_read = "uninitialised_read"
     """A kernel reads memory that nothing wrote."""
     barrier_error = "barrier_error"
-    """A barrier or warp collective that not all of its threads reach."""
+    """Not all threads reach a barrier or warp collective that needs all of them."""
 
     disqualified = "disqualified"
-    """The measurement or the answer was tampered with, as the evidence shows, or the run's policy refuses it."""
+    """The evidence shows manipulation of the measurement or the answer, or the run's policy refuses the solution."""
     not_emulated = "not_emulated"
-    """Host device only: the sources use a construct that the CPU can't execute. Not a verdict; try on a GPU."""
+    """Host device only: the sources use a construct that the host device does not implement. Not a verdict; run it on
+    a GPU."""
     unsupported = "unsupported"
-    """The solution needs something that this device or machine does not have. Not a verdict."""
+    """The solution requires hardware or software that this machine lacks (checked by the harness). Not a verdict."""
     harness_error = "harness_error"
-    """A fault of the harness, the problem or the machine, never of the solution. Run it again after the fix."""
+    """The harness, the problem or the machine failed, not the solution. Run it again after the fix."""
 
 
 VERDICT_FREE = frozenset({Status.harness_error, Status.not_emulated, Status.unsupported})
-"""Statuses that say nothing about whether the solution is right."""
+"""Statuses that say nothing about whether the solution is correct."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a solution did not pass, as a value.
+    """Why a solution did not pass.
 
-    `reason` is one line that a person can act on; `evidence` holds JSON values for the record; `detail` is the
-    whole text (traceback, compiler output) for the log.
+    Attributes:
+        status: Any status but `passed`.
+        reason: One line that a person can act on.
+        evidence: JSON values for the record.
+        detail: The whole text (traceback, compiler output) for the log.
     """
 
     status: Status
@@ -99,9 +102,9 @@ class Failure:
 
     def __post_init__(self) -> None:
         if self.status is Status.passed:
-            raise ValueError("a failure can't have the status passed")
+            raise ValueError("a failure needs a status other than passed")
         if not self.reason.strip() or "\n" in self.reason:
-            raise ValueError(f"a reason is one line of text, not {self.reason!r}")
+            raise ValueError(f"a reason must be one non-empty line, not {self.reason!r}")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -113,14 +116,18 @@ class Failure:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Failure:
-        """The inverse of `to_json`. Raises `ValueError` where a field is missing or of another type."""
+        """Inverse of `to_json`.
+
+        Raises:
+            ValueError: A field is missing or has another type.
+        """
         status, reason, evidence, detail = (value.get(k) for k in ("status", "reason", "evidence", "detail"))
         if not (isinstance(status, str) and isinstance(reason, str) and isinstance(evidence, dict)):
-            raise ValueError("a failure has a status, a reason and evidence")
+            raise ValueError("a failure needs `status` and `reason` as texts and `evidence` as an object")
         return cls(status=Status(status), reason=one_line(reason), evidence=evidence, detail=str(detail or ""))
 
 
 def one_line(text: str, *, limit: int = 500) -> str:
-    """`text` folded into one non-empty line of at most `limit` characters."""
+    """Fold `text` into one non-empty line of at most `limit` characters."""
     folded = " ".join(text.split()) or "no message"
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"

@@ -1,7 +1,7 @@
-"""Commands of the harness's own (compilers of its headers), several at a time, which end with whoever waits for them.
+"""Run commands of the harness in parallel, and end them with their owner.
 
-Edge; imports nothing of the harness. An interrupt reaches a terminal's processes or this one alone, and a compiler goes
-on for half a minute that nobody needs any more: so none of them hears of it from the terminal, and all are ended here.
+Ctrl-C may reach all processes of a terminal or only this one, and a compiler may then run on for half a minute. So each
+command runs in a session of its own, and `CommandPool` ends them all.
 """
 
 from __future__ import annotations
@@ -22,27 +22,31 @@ from types import TracebackType
 from typing import Self
 
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
-"""The folder that leads to this package."""
+"""Folder that contains the package `harness`."""
 
 
 def python(*arguments: str) -> list[str]:
-    """The command line of this Python with `arguments`, which does not look for modules in the current folder."""
+    """Return a command of this Python that does not import from the current folder."""
     return [sys.executable, "-P", *arguments]
 
 
 def search_path(environment: Mapping[str, str]) -> dict[str, str]:
-    """`PYTHONPATH` by which the other Python finds this very package, then the absolute folders that `environment` has
-    there.
+    """Return a `PYTHONPATH` with which another Python finds this package.
+
+    It has this package's folder, then the absolute folders of `environment`.
     """
-    # An empty entry stands for the current folder, and others may lie below or above it. Python makes them absolute,
-    # and what it looks for modules in, sandboxes show.
+    # An empty or relative entry means the current folder or one relative to it. Python would make it absolute, and the
+    # sandbox shows all folders of `sys.path`.
     given = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
     return {"PYTHONPATH": os.pathsep.join([PACKAGE_PARENT, *given])}
 
 
 def end_with(sock: socket.socket, end: Callable[[], object] = lambda: os._exit(0)) -> None:
-    """For the other Python: `end` this process at once when the owner's end of the connection closes, by whatever
-    means, even in the middle of a task.
+    """Call `end` as soon as the owner's end of the connection closes.
+
+    It ends the process even in the middle of a task.
+
+    For the started Python. The default ends the process at once.
     """
 
     def watch() -> None:
@@ -55,16 +59,18 @@ def end_with(sock: socket.socket, end: Callable[[], object] = lambda: os._exit(0
 
 
 END_TIMEOUT_S = 5.0
-"""How long a command may take to end when it is asked to; compilers then remove what they have begun to write."""
+"""Seconds between SIGTERM and SIGKILL; compilers need them to remove partial files."""
 
 
 class CommandPoolClosed(Exception):
-    """The crew was given up while, or before, this command ran."""
+    """The pool was ended before or while this command ran."""
 
 
 class CommandPool:
-    """Steps in `size` threads, which run commands with `run`. A context manager: left by an exception, it begins no
-    further step, ends the commands that run, and returns once they have.
+    """Run steps in `size` threads; the steps run commands with `run`.
+
+    As a context manager: if an exception leaves it, it starts no further step, ends the running commands and waits for
+    their end.
     """
 
     def __init__(self, size: int) -> None:
@@ -77,8 +83,16 @@ class CommandPool:
         return self._pool.submit(step)
 
     def run(self, command: Sequence[str], *, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-        """The command's exit code and what it printed. Raises `CommandPoolClosed`, `OSError`,
-        `subprocess.TimeoutExpired`.
+        """Run a command and return its exit code and output.
+
+        Args:
+            command: Program and arguments.
+            timeout_s: Time limit in seconds; None is no limit.
+
+        Raises:
+            CommandPoolClosed: The pool was ended.
+            OSError: The command can't be started.
+            subprocess.TimeoutExpired: The command exceeded `timeout_s` and was killed.
         """
         with self._lock:
             if self._ended:
@@ -91,7 +105,7 @@ class CommandPool:
                 text=True,
                 errors="replace",
                 start_new_session=True,
-                umask=0o022,  # what it makes is for sandboxed processes, which are other users
+                umask=0o022,  # sandboxed processes, which are other users, read its files
             )
             self._running.add(process)
         try:
@@ -118,7 +132,10 @@ class CommandPool:
         self._pool.shutdown(wait=True)
 
     def end(self) -> None:
-        """Begin no further step or command, and end those that run; returns once they have. Idempotent."""
+        """Start no further step or command, and wait for the running ones.
+
+        It ends running commands by SIGTERM, later by SIGKILL. Idempotent.
+        """
         with self._lock:
             self._ended = True
             running = list(self._running)
@@ -134,7 +151,7 @@ class CommandPool:
 
 
 def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """To the command and all that it started; it leads a group of its own."""
+    """Send a signal to the command and its children, which form a process group."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -1,7 +1,7 @@
-"""What the conductor hands to a referee and gets back: configuration, one task, one outcome, as JSON objects.
+"""Messages between runner and referee, as JSON objects: settings, task, outcome.
 
-Trusted side; plain values without torch, so that a conductor that only passes them on starts at once. No contestant
-ever sees one: a task holds the problem's source.
+Trusted side. No import of torch, so that the runner starts at once. A contestant never sees a task, because a task
+contains the problem's source.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from harness.core.problem import Costs, InputRules, Problem, Workload
 from harness.core.status import Status
 
 MAX_TASK_BYTES = 64 * 2**20
-"""Largest frame between executor and worker; a task holds the sources of problem and solution."""
+"""Largest message between executor and worker, in bytes; a task contains the sources of problem and solution."""
 
 DEVICE_INDEX = 0
-"""Each referee sees one device."""
+"""Index of the device in a referee, which sees only one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefereeConfig:
-    """What holds for every solution that a referee judges; the fields are `RunConfig`'s.
+    """Settings of a referee, the same for all its solutions.
 
-    `sanitizer` is the path of compute-sanitizer, None where nothing is audited. `cache_dir` is where peaks and
-    baselines are kept, None where neither is wanted.
+    The fields have the meaning of `RunConfig` and `TimingConfig`, except:
+
+    Attributes:
+        host_runtime: Folder of the host device's libraries; None on a GPU.
+        sanitizer: Path of compute-sanitizer; None turns audits off.
+        cache_dir: Folder for measured peaks and baselines; None measures neither.
     """
 
     device: DeviceKind
@@ -61,7 +65,10 @@ class RefereeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePart:
-    """A text of the solution's inside a compiled file: from which line (from 1) of `file` it stands there."""
+    """A part of a compiled file that is a text of the solution.
+
+    `begin` is its first line in `file`, from 1.
+    """
 
     file: str
     name: str
@@ -71,11 +78,20 @@ class SourcePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One solution to judge. `modules` are its prebuilt extensions, `readable` the folders they lie in.
+    """One solution to evaluate.
 
-    `timed` is False where times would mean nothing: CUDA sources executed on the CPU. `small` is the workload for
-    checks on the side, None where the problem has none; `parts` and `kernels` (names) say what compiled code is the
-    solution's own.
+    Attributes:
+        problem: Its problem.
+        workload: Sizes to evaluate at.
+        source: The solution's source.
+        filename: The solution's file name, for tracebacks.
+        modules: Its built extensions.
+        readable: Folders that contain them.
+        log_path: File for its output.
+        timed: False if times mean nothing: CUDA sources that run on the CPU.
+        small: Workload of the audit and other side checks; None if the problem has none.
+        parts: Parts of compiled files that are the solution's own text.
+        kernels: Names of the solution's own kernels.
     """
 
     problem: Problem
@@ -123,7 +139,7 @@ class Task:
 
 
 def problem_json(problem: Problem) -> dict[str, Any]:
-    """What another trusted process needs to make a problem ready. `problem_of` is the inverse."""
+    """Return the fields of a problem for another process; inverse of `problem_of`."""
     return {
         "id": problem.id,
         "name": problem.name,
@@ -151,7 +167,10 @@ def problem_of(value: Mapping[str, Any]) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The verdict with its evidence, in the record's terms."""
+    """Result of one evaluation.
+
+    The fields have the meaning of `Record`; `detail` is text for the log.
+    """
 
     status: Status
     reason: str

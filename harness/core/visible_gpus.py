@@ -1,6 +1,6 @@
-"""Which of a machine's GPUs this process may use, in CUDA's order, and what has to be compiled for them.
+"""GPUs that this process may use, in CUDA's order, and their compute capabilities.
 
-Edge, trusted side; reads nothing but the `Environment`. Imports `environment` and the vocabulary.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleGpu:
-    """One GPU: its place among `Environment.gpus`, its name, and what CUDA_VISIBLE_DEVICES calls it."""
+    """One visible GPU.
+
+    `index` is its place in `Environment.gpus`, `uuid` its id in CUDA_VISIBLE_DEVICES.
+    """
 
     index: int
     name: str
@@ -24,10 +27,12 @@ class VisibleGpu:
 
 
 def visible_gpus(environment: Environment) -> tuple[VisibleGpu, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them where it is not set.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES names, in its order.
 
-    As in CUDA, what follows an entry that names no GPU counts no more, and a UUID may be cut short. Numbers are taken
-    in the order of the bus, which is NVML's; whoever starts a process should name the UUID instead.
+    These are all GPUs if it is not set.
+
+    As in CUDA, entries after an invalid one are ignored, and a prefix of a UUID is enough. Numbers count GPUs in bus
+    order, as NVML does. CUDA may use another order, so pass UUIDs to processes that you start.
     """
     gpus = environment.gpus
     every = tuple(VisibleGpu(index=place, name=gpu.name, uuid=gpu.uuid) for place, gpu in enumerate(gpus))
@@ -39,7 +44,7 @@ def visible_gpus(environment: Environment) -> tuple[VisibleGpu, ...]:
         if name.isdecimal() and int(name) < len(every):
             chosen = every[int(name)]
         elif name.startswith("MIG-") and every:
-            # A slice of some GPU: NVML's list does not say which, and on most machines there is only one.
+            # A MIG slice: NVML's list does not say of which GPU, and most machines with MIG show only one.
             chosen = VisibleGpu(index=0, name=every[0].name, uuid=name)
         else:
             fitting = [gpu for gpu in every if name.startswith("GPU-") and gpu.uuid.startswith(name)]
@@ -53,7 +58,7 @@ def visible_gpus(environment: Environment) -> tuple[VisibleGpu, ...]:
 
 
 def capability_of(gpu: Gpu) -> Capability | None:
-    """Its compute capability as numbers; None where NVML does not say."""
+    """Return a GPU's compute capability; None if NVML does not report it."""
     if gpu.compute_capability is None:
         return None
     major, minor = gpu.compute_capability.split(".")
@@ -61,13 +66,16 @@ def capability_of(gpu: Gpu) -> Capability | None:
 
 
 def capabilities_of(gpus: Iterable[Gpu]) -> tuple[Capability, ...]:
-    """Their compute capabilities, each once, the lowest first."""
+    """Return the distinct compute capabilities of GPUs, in rising order."""
     return tuple(sorted({known for gpu in gpus if (known := capability_of(gpu)) is not None}))
 
 
 def capabilities_in_use(environment: Environment, workers: int | None) -> tuple[Capability, ...]:
-    """Those of the first `workers` GPUs that are visible (None: of all), each once, the lowest first."""
+    """Return the distinct compute capabilities of GPUs in use, in rising order.
+
+    These are the first `workers` visible GPUs; None is all.
+    """
     used = visible_gpus(environment)[:workers]
     if any(gpu.uuid.startswith("MIG-") for gpu in used):
-        return capabilities_of(environment.gpus)  # it may be a slice of any
+        return capabilities_of(environment.gpus)  # the slice may belong to any GPU
     return capabilities_of(environment.gpus[gpu.index] for gpu in used)

@@ -1,6 +1,6 @@
-"""Files of text and of YAML, read strictly: what is wrong is named by its line.
+"""Read text and YAML files strictly; errors name the line.
 
-Edge; imports the vocabulary. Trusted side, reading untrusted files. Nothing is executed.
+Trusted side. The files are untrusted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def reason_of(error: Exception) -> str:
-    """What an exception of reading says, without the number and the path that Python puts around an `OSError`'s."""
+    """Return an exception's message, without Python's number and path of `OSError`."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class NotText(ValueError):
-    """A file is not UTF-8. `byte` (from 0) and `line` (from 1) are where the first wrong one is."""
+    """A file is not UTF-8.
+
+    `byte` (from 0) and `line` (from 1) locate the first wrong byte.
+    """
 
     def __init__(self, data: bytes, byte: int) -> None:
         self.byte = byte
@@ -33,7 +36,11 @@ class NotText(ValueError):
 
 
 def as_text(data: bytes) -> str:
-    """UTF-8 as text, a byte-order mark removed. Raises `NotText`."""
+    """Decode UTF-8 and remove a byte-order mark.
+
+    Raises:
+        NotText: The data are not UTF-8.
+    """
     mark = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
     try:
         return data[mark:].decode("utf-8")
@@ -42,12 +49,22 @@ def as_text(data: bytes) -> str:
 
 
 def read_source(path: Path) -> str:
-    """The UTF-8 text of a file, a byte-order mark removed. Raises `OSError`, `NotText`."""
+    """Read a UTF-8 file and remove a byte-order mark.
+
+    Raises:
+        OSError: The file can't be read.
+        NotText: The file is not UTF-8.
+    """
     return as_text(path.read_bytes())
 
 
 def read_yaml(path: Path) -> Any:
-    """A YAML file without tags and without a key twice. Raises `OSError`, or `ValueError` with one line."""
+    """Read a YAML file; tags and duplicate keys are errors.
+
+    Raises:
+        OSError: The file can't be read.
+        ValueError: The file is not valid YAML (one line of text), or not UTF-8 (`NotText`).
+    """
     text = read_source(path)
     try:
         return yaml.load(text, Loader=_StrictFast if _is_flat(text) else _Strict)
@@ -56,13 +73,19 @@ def read_yaml(path: Path) -> Any:
 
 
 def fault_of_yaml(error: Exception) -> str:
-    """What is wrong with a YAML text, and at which line and column of it, in one line."""
+    """Return one line that says what is wrong with a YAML text, with line and column."""
     return one_line(str(error).replace('in "<unicode string>", ', "at "))
 
 
 def parse_yaml(text: str) -> Any:
-    """Any YAML without tags; of a key given twice the last one counts. Raises `yaml.YAMLError`, `ValueError` and
-    `RecursionError`. What it gives can be written out: it does not contain itself, and has at most `MOST_VALUES`.
+    """Parse YAML; tags are errors, and the last one of duplicate keys counts.
+
+    The result can be written out: it does not contain itself and has at most `MOST_VALUES` values.
+
+    Raises:
+        yaml.YAMLError: The text is not valid YAML, or has too many merged keys.
+        ValueError: A value is invalid, contains itself, or is too large.
+        RecursionError: The text nests too deep.
     """
     value = yaml.load(text, Loader=_MergingFast if _is_flat(text) else _Merging)
     _expect_writable(value)
@@ -70,11 +93,14 @@ def parse_yaml(text: str) -> Any:
 
 
 MOST_VALUES = 1_000_000
-"""Of a file, each counted as often as an alias repeats it: nine lines can stand for more than any disk holds."""
+"""Largest number of values of a file, with aliases expanded: nine lines can expand to more than a disk holds."""
 
 
 def _expect_writable(value: Any) -> None:
-    """Raises `ValueError` where writing `value` out would never end, or nearly so."""
+    """Raise `ValueError` if `value` contains itself or is too large.
+
+    With aliases expanded, it may have `MOST_VALUES` values.
+    """
     sizes: dict[int, int] = {}
     begun: set[int] = set()
     pending = [(value, False)]
@@ -92,35 +118,37 @@ def _expect_writable(value: Any) -> None:
             pending.append((item, True))
             pending += [(part, False) for part in held]
     if sizes.get(id(value), 1) > MOST_VALUES:
-        raise ValueError(f"more than {MOST_VALUES} values, as often as they are repeated")
+        raise ValueError(f"more than {MOST_VALUES} values when aliases are expanded")
 
 
 _Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser where PyYAML was built with it: a tenth of the time, and every command waits for it."""
+"""libyaml's parser if PyYAML has it: it takes a tenth of the time, and every command waits for it."""
 
 _MOST_OPENED = 5000
 _OPENS = re.compile(r"[\[{]|[-?][ \t]")
 
 
 def _is_flat(text: str) -> bool:
-    """Whether libyaml may see it: composing, it calls itself for each level until the stack is used up, which ends the
-    process (at some ten thousand levels). Levels that lines' indents open take a file of megabytes to be so many.
+    """Tell whether libyaml can parse the text without exhausting the stack.
+
+    libyaml recurses at each level, and at about 10,000 levels the process dies. So many levels by indentation alone
+    would need a file of megabytes.
     """
     return sum(1 for _ in _OPENS.finditer(text)) <= _MOST_OPENED
 
 
 _MOST_PAIRS = 100_000
-"""Keys at most in a file, as often as merging (`<<`) repeats them: a few lines can ask for more than memory holds."""
+"""Largest number of keys of a file, with merges (`<<`) expanded: a few lines can expand to more than memory holds."""
 
 
 class _StrictKeys:
-    """A key given twice is an error instead of the last one winning."""
+    """Mixin of loaders: a duplicate key is an error."""
 
     _pairs = 0
 
     def flatten_mapping(self, node: Any) -> None:
         super().flatten_mapping(node)  # type: ignore[misc]
-        # What is merged comes by here once for every time that it is, before it is copied.
+        # PyYAML calls this once for each merge of a mapping, before it copies the mapping.
         self._pairs += len(node.value)
         if self._pairs > _MOST_PAIRS:
             raise yaml.constructor.ConstructorError(None, None, f"more than {_MOST_PAIRS} keys", node.start_mark)
@@ -131,14 +159,17 @@ class _StrictKeys:
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key.start_mark)
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"`{key.value}` stands twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key `{key.value}`", key.start_mark)
             seen.add(key.value)
         held: dict[Any, Any] = super().construct_mapping(node, deep)  # type: ignore[misc]
         return held
 
 
 class _FewMerged:
-    """Merging that comes to too many keys is an error, before it takes all memory."""
+    """Mixin of loaders: a merge that gives too many keys is an error.
+
+    The check comes before the merge takes all memory.
+    """
 
     _merged = 0
 
@@ -151,16 +182,16 @@ class _FewMerged:
 
 
 class _Merging(_FewMerged, yaml.SafeLoader):
-    """PyYAML's safe loader, with such merging."""
+    """PyYAML's safe loader with limited merging."""
 
 
 class _MergingFast(_FewMerged, _Fast):  # type: ignore[misc]
-    """libyaml's, with such merging."""
+    """libyaml's safe loader with limited merging."""
 
 
 class _Strict(_StrictKeys, yaml.SafeLoader):
-    """PyYAML's safe loader, with strict keys."""
+    """PyYAML's safe loader with strict keys."""
 
 
 class _StrictFast(_StrictKeys, _Fast):  # type: ignore[misc]
-    """libyaml's, with strict keys."""
+    """libyaml's safe loader with strict keys."""

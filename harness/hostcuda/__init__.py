@@ -1,6 +1,6 @@
 """The host device: CUDA sources executed on the CPU.
 
-`build` is what the build stage asks for command lines; it runs in the trusted process. `shim` makes "cuda" tensors
-exist, `loader.load` builds and imports a kernel's source: these run only where a submission runs, or in tests.
-This package imports the standard library, torch, tree-sitter, and of the harness `config` for the place of the cache.
+`toolchain` plans builds in the trusted process. `translate` turns CUDA into C++ for the CPU, in the builder's sandbox.
+`runtime` and `bridge` are the C++ libraries that execute kernels; `include` has the headers that replace CUDA's. See
+guides/design/host_device.md.
 """

@@ -1,7 +1,7 @@
-"""Extensions for the host device: plain C++ as it is, CUDA sources compiled for the CPU.
+"""Build extensions for the host device.
 
-Trusted side. Imports `build.native` for the former and `hostcuda.build` for the latter, which writes command lines;
-the sources are rewritten and compiled in the sandbox.
+Trusted side. Plain C++ is compiled as for any device. CUDA sources are compiled for the CPU: this module only writes
+command lines, and the builder's sandbox translates and compiles.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ from harness.toolchain.toolchain import EMULATED, Plan
 from harness.toolchain.units import texts_of
 
 MANY_FULL = 3
-"""From so many extensions on that need all of torch's headers these are precompiled: on two processors it takes 48 s,
-and each extension 16 s less, of 32 (torch 2.13, g++ 12.2)."""
+"""Number of extensions that need all of torch's headers from which these are precompiled.
+
+Precompiling takes 48 s on two processors and then saves 16 s of 32 s per extension (torch 2.13, g++ 12.2).
+"""
 
 
 class HostToolchain:
-    """g++ for one CPU. `checked` compiles CUDA sources with the memory and race checks.
+    """Toolchain for the host device: g++ for one CPU.
 
-    What `hostcuda` prepares lies below `cache` too; modules are linked against the libraries there, so that whoever
-    loads them must have activated these and no others.
+    `checked` compiles CUDA sources with the memory and race checks. The prepared headers and libraries lie below
+    `cache` too. Modules are linked against the libraries there, so the process that loads them must have activated
+    these.
     """
 
     def __init__(self, cache: Path, *, checked: bool = False, lean_headers: bool = True) -> None:
@@ -59,9 +62,7 @@ class HostToolchain:
 
     def refuse(self, spec: ExtensionSpec) -> Failure | None:
         if spec.uses_cuda and re.fullmatch(r"[A-Za-z_]\w*", spec.name, re.ASCII) is None:
-            reason = one_line(
-                f"the name of extension {spec.name} is no identifier, so that no module can be made of it"
-            )
+            reason = one_line(f"the extension name {spec.name} is not a valid C++ identifier; rename the extension")
             return Failure(status=Status.compile_error, reason=reason, evidence={"extension": spec.name})
         return None
 
@@ -85,7 +86,10 @@ class HostToolchain:
         )
 
     def _precompile_for(self, spec: ExtensionSpec) -> None:
-        """Have its headers precompiled, where that is worth while: else its units read them anew."""
+        """Precompile the extension's headers if that pays off.
+
+        Otherwise its units parse them again.
+        """
         kind = hostcuda.kind_of(spec)
         if kind is hostcuda.Precompiled.FULL:
             with self._counting:
@@ -104,7 +108,10 @@ class HostToolchain:
         )
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
-        """As for plain C++, and the host device's runtime and headers: most of a minute, once."""
+        """Warm up plain C++, and prepare the host device's runtime and headers.
+
+        The first time this takes most of a minute.
+        """
         done = dict(self._native.warm_up(wait=wait))
         try:
             prepared = hostcuda.prepare_headers(self._cache)
@@ -125,7 +132,7 @@ class HostToolchain:
 
 
 def _inline(spec: ExtensionSpec, folder: Path) -> ExtensionSpec:
-    """The same extension with its files as texts; its headers lie in `folder`."""
+    """The same extension with its files as texts; its own headers are in `folder`."""
     if not spec.compiled:
         return spec
     texts = {file.path: file.text for file in spec.files}

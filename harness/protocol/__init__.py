@@ -1,4 +1,4 @@
-"""The trust boundary: everything that the referee and the contestant both speak.
+"""The trust boundary: the protocol between trusted and untrusted processes.
 
-Floor 1: imports nothing of the harness. Both sides import it, so nothing secret lies here.
+Both sides import it, so it must contain no secret.
 """

@@ -1,10 +1,9 @@
-"""The protocol between trusted and untrusted processes: framed, size-limited, strict JSON over a Unix socket.
+"""Exchange frames of strict JSON over a Unix socket, with limits of size and time.
 
-A frame is a 4-byte big-endian length and that many bytes of UTF-8 JSON holding one object. File descriptors may
-travel beside a frame (SCM_RIGHTS). Nothing here unpickles, evaluates or imports anything that was received.
+Both sides. A frame is a 4-byte big-endian length and that many bytes of UTF-8 JSON with one object. File descriptors
+may come with a frame (SCM_RIGHTS). Received data are never unpickled, evaluated or imported.
 
-Pure; both sides of the trust boundary use it. The reading side assumes that the peer lies: it bounds what it
-buffers, how long it waits and how deep the JSON nests, and answers every violation with a `WireError`.
+The reader assumes a hostile peer: it limits buffer, waiting time and nesting, and raises `WireError` for any violation.
 """
 
 from __future__ import annotations
@@ -21,39 +20,39 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 MAX_FRAME_BYTES = 16 * 2**20
-"""Largest frame accepted from a peer: tracebacks and burst claims are far smaller."""
+"""Largest frame from a peer, in bytes; tracebacks and burst claims are far smaller."""
 
 MAX_DEPTH = 64
-"""Deepest JSON nesting accepted; deeper values could exhaust the stack of whoever walks them."""
+"""Deepest nesting of JSON; deeper values could exhaust the stack of recursive code."""
 
 LATE_S = 1.0
-"""How long after its time is over a frame is still read to its end, as long as there is always more of it at hand."""
+"""Seconds after the timeout in which a frame is still read to its end, as long as more bytes are available."""
 
 _NOTHING_S = 0.001
-"""How long to leave alone a socket that says that there is something to be read, and has nothing."""
+"""Pause in seconds if a socket is readable but has no data."""
 
 MAX_DIGITS = 300
-"""Of a whole number: one with more is beyond all floats, and whoever reckons with it fails. Records that hold one can't
-be read any more."""
+"""Most digits of an integer. One with more exceeds all floats, so calculations with it fail and records with it can't
+be read."""
 
 _HEADER = struct.Struct(">I")
 _MAX_FDS = 16
 
 
 class WireError(Exception):
-    """The peer broke the protocol, or the connection did."""
+    """The peer violated the protocol, or the connection broke."""
 
 
 class ChannelClosed(WireError):
-    """The peer closed its end, between frames or in the middle of one."""
+    """The peer closed the connection, between frames or within one."""
 
 
 class FrameTooLarge(WireError):
-    """A frame announces more bytes than the reader is willing to hold."""
+    """A frame announces more bytes than the reader accepts."""
 
 
 class FrameMalformed(WireError):
-    """A frame that is not UTF-8 JSON holding one object, or holds NaN, or nests too deep."""
+    """A frame is not UTF-8 JSON with one object, contains NaN, or nests too deep."""
 
 
 class FrameTimeout(WireError):
@@ -62,18 +61,29 @@ class FrameTimeout(WireError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """One frame as it arrived: the JSON object and the file descriptors that came along (owned by the receiver)."""
+    """One received frame: the JSON object and its file descriptors.
+
+    The receiver must close the descriptors.
+    """
 
     message: dict[str, Any]
     fds: tuple[int, ...] = ()
 
 
 class Channel:
-    """One end of a connected Unix stream socket that carries frames. Not safe for concurrent use by threads."""
+    """One end of a connected Unix stream socket that carries frames.
+
+    It is not safe for use by several threads.
+    """
 
     def __init__(self, sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES, takes_fds: bool = True) -> None:
-        """With `takes_fds` false, a peer that sends file descriptors breaks the protocol: each would fill a place in
-        the receiver's own table, of which a process has few.
+        """Take over a connected socket.
+
+        Args:
+            sock: The socket; `close` closes it.
+            max_frame_bytes: Largest frame to send or receive.
+            takes_fds: If False, file descriptors from the peer violate the protocol. A hostile peer could otherwise
+                fill the receiver's table of descriptors.
         """
         self._sock = sock
         self._takes_fds = takes_fds
@@ -86,16 +96,25 @@ class Channel:
         return self._sock.fileno()
 
     def expect_at_most(self, total_bytes: int) -> None:
-        """From now on so many bytes of frames are accepted in all. One of the largest can take the parser 8 s, in which
-        it holds the interpreter's lock: where others are waited for as well, nobody may send these one after another.
+        """Limit the total bytes of all further frames.
+
+        Parsing one of the largest frames can take 8 s and blocks all threads (it holds the interpreter's lock). The
+        limit prevents that a peer sends many of them while the process waits for other peers.
         """
         self._left_bytes = total_bytes
 
     def send(self, message: Mapping[str, object], fds: Sequence[int] = (), *, timeout_s: float | None = None) -> None:
         """Send one frame.
 
-        Raises `ChannelClosed` where the peer is gone, `FrameTimeout` where it stopped reading, `ValueError` where
-        `message` can't be written as strict JSON (NaN, infinities, unknown types).
+        Args:
+            message: The JSON object.
+            fds: File descriptors to send with it.
+            timeout_s: Time limit in seconds; None is no limit.
+
+        Raises:
+            ChannelClosed: The peer closed the connection.
+            FrameTimeout: The peer stopped reading.
+            ValueError: `message` is not strict JSON (NaN, infinity, unknown type) or is too large.
         """
         payload = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
         if len(payload) > self._max_frame_bytes:
@@ -119,9 +138,13 @@ class Channel:
             raise ChannelClosed("the peer closed the connection") from error
 
     def receive(self, timeout_s: float | None = None) -> Received:
-        """Return the next frame, waiting at most `timeout_s` seconds (for ever where None).
+        """Return the next frame.
 
-        Raises a `WireError`; after anything but `FrameTimeout` the channel can't be used any more.
+        Args:
+            timeout_s: Time limit in seconds; None is no limit.
+
+        Raises:
+            WireError: Any violation. After all errors but `FrameTimeout`, the channel is unusable.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._fill(_HEADER.size, deadline)
@@ -135,18 +158,18 @@ class Channel:
         del self._buffer[: _HEADER.size + length]
         if self._left_bytes is not None:
             self._left_bytes -= length
-        message = decode(payload)  # where this raises, `close` still knows the descriptors
+        message = decode(payload)  # if this raises, `close` still closes the descriptors
         fds, self._fds = tuple(self._fds), []
         return Received(message=message, fds=fds)
 
     def has_arrived(self) -> bool:
-        """Whether `receive` would find something at once: a part of a frame, or that the peer closed the connection."""
+        """Tell whether `receive` would find data or a closed connection at once."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         return bool(self._buffer) or bool(poll.poll(0))
 
     def close(self) -> None:
-        """Close the socket and every received descriptor that was not handed out."""
+        """Close the socket and all received descriptors that no frame returned."""
         for fd in self._fds:
             os.close(fd)
         self._fds = []
@@ -161,11 +184,11 @@ class Channel:
     def _fill(self, size: int, deadline: float | None) -> None:
         while len(self._buffer) < size:
             self._wait(select.POLLIN, deadline)
-            # A peer that sends byte after byte would else be waited for until the largest frame is full.
+            # Otherwise a peer that sends single bytes could delay the reader until the largest frame is full.
             if deadline is not None and time.monotonic() > deadline + LATE_S:
-                raise FrameTimeout("the peer did not come to the end of its answer in time")
+                raise FrameTimeout("the peer did not complete its answer in time")
             try:
-                # A byte sent out of band makes the socket readable, and a read that may wait does so for ever.
+                # Out-of-band data make the socket readable, but a blocking read would wait forever.
                 data, ancillary, flags, _ = self._sock.recvmsg(
                     min(2**20, size - len(self._buffer)), socket.CMSG_SPACE(_MAX_FDS * 4), socket.MSG_DONTWAIT
                 )
@@ -180,11 +203,11 @@ class Channel:
                     received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
                     self._fds.extend(received)
             if self._fds and not self._takes_fds:
-                raise FrameMalformed("file descriptors came along, which nobody asked for")
+                raise FrameMalformed("the peer sent file descriptors, which are not allowed here")
             if flags & socket.MSG_CTRUNC or len(self._fds) > _MAX_FDS:
                 raise FrameMalformed(f"more than {_MAX_FDS} file descriptors came with one frame")
             if not data:
-                where = "in the middle of a frame" if self._buffer else "between frames"
+                where = "within a frame" if self._buffer else "between frames"
                 raise ChannelClosed(f"the peer closed the connection {where}")
             self._buffer += data
 
@@ -200,12 +223,16 @@ class Channel:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """A connected pair of Unix stream sockets, neither inherited by exec."""
+    """Return a connected pair of Unix stream sockets; exec does not inherit them."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 def decode(payload: bytes) -> dict[str, Any]:
-    """Parse the JSON of one frame strictly. Raises `FrameMalformed`."""
+    """Parse the JSON of one frame strictly.
+
+    Raises:
+        FrameMalformed: The payload is not UTF-8 JSON with one object, has a number out of range, or nests too deep.
+    """
     try:
         text = payload.decode("utf-8")
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
@@ -231,7 +258,7 @@ def _finite(text: str) -> float:
 
 def _whole(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"a whole number of {len(text)} digits")
+        raise ValueError(f"an integer of {len(text)} digits")
     return int(text)
 
 

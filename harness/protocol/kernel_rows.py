@@ -1,6 +1,6 @@
-"""Rows of a kernel census: which kernels one call of a solution ran, as its process reports them.
+"""Rows of a kernel census: the kernels that one call of a solution ran.
 
-Both sides of the trust boundary use it: the contestant makes the rows, the referee parses them strictly.
+Both sides: the contestant writes the rows, the referee parses them strictly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from harness.protocol.kernel_names import kept_symbol
 
 MAX_ROWS = 64
-"""Most kernels that a census tells apart; the ones with the least time are left out."""
+"""Most rows of a census; the kernels with the least time are omitted."""
 
 MAX_NAME = 500
 MAX_COUNT = 2**40
@@ -23,10 +23,20 @@ KINDS = ("kernel", "copy", "fill")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
-    """Alike launches of one call: as the contestant claims. `total_s` is their device time together, in seconds.
+    """Equal launches of one call, as the contestant claims.
 
-    `kind` is kernel, copy or fill. Sizes in bytes: shared memory a block, `local_bytes` (stack and spills) a thread.
-    The host device counts launches and gives no times: `total_s` is 0 there.
+    Attributes:
+        kind: `kernel`, `copy` or `fill`.
+        symbol: The linker's symbol.
+        name: The C++ name.
+        grid: Blocks in x, y, z.
+        block: Threads of a block in x, y, z.
+        registers: Registers of a thread.
+        static_shared_bytes: Static shared memory of a block.
+        dynamic_shared_bytes: Dynamic shared memory of a block.
+        local_bytes: Local memory (stack and spills) of a thread.
+        calls: Number of launches.
+        total_s: Device time of all launches in seconds; 0 on the host device, which measures no times.
     """
 
     kind: str
@@ -43,7 +53,7 @@ class KernelRow:
 
     @classmethod
     def of(cls, *values: Any, calls: int, total_s: float) -> KernelRow:
-        """From the fields in their order, cut and bounded to what `from_json` accepts."""
+        """Make a row from the fields in their order, limited to valid values."""
         kind, symbol, name, grid, block, *sizes = values
         numbers = [min(max(int(size), 0), MAX_COUNT) for size in sizes]
         return cls(
@@ -66,12 +76,16 @@ class KernelRow:
 
     @classmethod
     def from_json(cls, value: Any) -> KernelRow:
-        """Raises `ValueError` for anything that `to_json` never makes."""
+        """Parse a row.
+
+        Raises:
+            ValueError: `to_json` can't have written the value.
+        """
         if not isinstance(value, list) or len(value) != 11:
-            raise ValueError("a kernel is a list of 11")
+            raise ValueError("a kernel must be a list of 11")
         kind, symbol, name, grid, block, registers, static, dynamic, local, calls, total_s = value
         if kind not in KINDS:
-            raise ValueError("a kernel's kind is kernel, copy or fill")
+            raise ValueError("a kernel's kind must be kernel, copy or fill")
         return cls(
             kind=kind,
             symbol=_text(symbol),
@@ -89,8 +103,12 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CensusTaken:
-    """A contestant's reply: what one call ran. `complete` is False where some is left out; `lack` says why there is
-    nothing (no profiler here), and is empty where there is something to say.
+    """A contestant's reply: the kernels that one call ran.
+
+    Attributes:
+        rows: The kernels.
+        complete: False if rows were omitted.
+        lack: Why there are no rows (for example no profiler); empty if the census succeeded.
     """
 
     rows: tuple[KernelRow, ...]
@@ -107,7 +125,11 @@ class CensusTaken:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CensusTaken:
-        """Raises `ValueError`."""
+        """Parse the reply.
+
+        Raises:
+            ValueError: `to_json` can't have written the value.
+        """
         rows = value.get("rows")
         if not isinstance(rows, list) or len(rows) > MAX_ROWS:
             raise ValueError(f"rows must be a list of at most {MAX_ROWS}")
@@ -121,25 +143,25 @@ class CensusTaken:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > MAX_NAME:
-        raise ValueError(f"a text of at most {MAX_NAME} characters was expected")
+        raise ValueError(f"expected a text of at most {MAX_NAME} characters")
     return value
 
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
-        raise ValueError(f"a count between 0 and {MAX_COUNT} was expected")
+        raise ValueError(f"expected a count between 0 and {MAX_COUNT}")
     return value
 
 
 def _seconds(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value <= MAX_SECONDS:
-        raise ValueError("a duration in seconds was expected")
+        raise ValueError("expected a duration in seconds")
     return float(value)
 
 
 def _triple(value: Any) -> tuple[int, int, int]:
     if not isinstance(value, list) or len(value) != 3:
-        raise ValueError("three counts were expected")
+        raise ValueError("expected three counts")
     x, y, z = (_count(item) for item in value)
     return x, y, z
 

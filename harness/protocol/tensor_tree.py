@@ -1,25 +1,28 @@
-"""Nested inputs and outputs, taken apart into tensors and a description that can cross the trust boundary.
+"""Split nested inputs and outputs into tensors and a JSON description.
 
-Imports torch and nothing of the harness. Pure. Both sides of the trust boundary use it: the contestant
-flattens what `forward` returned, the referee reads the description with `TreeSpec.from_json`, which trusts
-nothing.
+Both sides: the contestant flattens outputs of `forward`; the referee reads the description with `TreeSpec.from_json`,
+which validates everything.
 
-A tree is a tuple, list or dict of trees, a tensor, or a constant (`None`, bool, int, float, str,
-`torch.dtype`). What is none of these becomes an *opaque* node that holds the name of its type and can't be put
-together again; a subclass of `torch.Tensor` is opaque too, because its bytes need not be what it shows, and a nested
-tensor, which has no shape.
+A tree is a tuple, list or dict of trees, a tensor, or a constant (None, bool, int, float, str, `torch.dtype`). Any
+other value becomes an *opaque* node with the name of its type, which `unflatten` can't rebuild. Also opaque are
+subclasses of `torch.Tensor`, whose bytes may differ from the values that they show, and nested tensors, which have no
+shape.
 
-Some types lose their name on the way ("degrade"); `TreeSpec.degraded` lists where:
-subclasses of tuple (`torch.Size`, named tuples, `torch.return_types.*`) become tuples, subclasses of list
-lists, subclasses of dict (`OrderedDict`) dicts, dataclass instances dicts of their fields, subclasses of int,
-float and str their base, and `torch.nn.Parameter` the plain tensor that shares its memory.
+Some types are replaced by simpler ones; `TreeSpec.degraded` lists the places:
 
-Taking a value apart runs none of its own code: no property, no method that an instance or a metaclass brings. What
-`forward` returned is looked at when the clock has stopped, and such code could do then what was to be timed.
+* subclasses of tuple (`torch.Size`, named tuples, `torch.return_types.*`): tuple
+* subclasses of list: list
+* subclasses of dict (`OrderedDict`): dict
+* dataclass instances: dict of their fields
+* subclasses of int, float and str: the base class
+* `torch.nn.Parameter`: the plain tensor that shares its memory
 
-Tensors are numbered in one canonical order, in which dicts are walked by sorted key. So two dicts with the
-same keys in another order have the same slots, while `unflatten` restores the order of insertion.
-A tensor that occurs twice has two slots.
+Flattening runs no code of the value: no property, no method of an instance or metaclass. The outputs are flattened
+after the clock stops, so such code could do the timed work then.
+
+Tensors are numbered in one canonical order, with dicts in the order of sorted keys. So dicts with the same keys in
+another order have the same slots, and `unflatten` restores the order of insertion. A tensor that occurs twice has two
+slots.
 """
 
 from __future__ import annotations
@@ -37,16 +40,16 @@ TREE_FORMAT = 1
 """Version of the JSON form."""
 
 MAX_DEPTH = 16
-"""Levels of nesting; deeper trees, cyclic ones among them, are refused. A level costs up to three of JSON."""
+"""Deepest nesting; deeper (also cyclic) trees are refused. One level takes up to three levels of JSON."""
 
 MAX_NODES = 20_000
-"""Nodes of one tree, dict keys not counted."""
+"""Most nodes of one tree, without dict keys."""
 
 MAX_TEXT_CHARS = 10_000
-"""Longest string constant or type name that is kept."""
+"""Longest string constant or type name, in characters."""
 
 _INT_RANGE = range(-(2**63), 2**64)
-"""Integers that fit a 64-bit word, signed or not; larger ones are opaque."""
+"""Integers that fit into 64 bits, signed or unsigned; others are opaque."""
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -57,7 +60,10 @@ Key: TypeAlias = "bool | int | float | str | None"
 
 
 class TreeError(ValueError):
-    """A value or a description that is no tree: too deep, too large, malformed, or not to be put together."""
+    """A value or description is not a valid tree.
+
+    It is too deep, too large, malformed, or can't be rebuilt.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +75,14 @@ class TensorSlot:
 
 @dataclass(frozen=True, slots=True)
 class ConstantLeaf:
-    """A constant, held in the description itself."""
+    """A constant; the description contains its value."""
 
     value: Constant
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Something else, known only by the name of its type."""
+    """Any other value; only the name of its type is known."""
 
     type_name: str
 
@@ -101,10 +107,14 @@ Node: TypeAlias = "TensorSlot | ConstantLeaf | Opaque | Items | Entries"
 
 @dataclass(frozen=True, slots=True)
 class TreeSpec:
-    """What is left of a tree without its tensors: hashable, comparable, JSON-able.
+    """Structure of a tree without its tensors.
 
-    `slots` is the number of tensors. `degraded` notes the types that lost their name, as `path: type`; it
-    stays on the side where `flatten` ran.
+    It is hashable, comparable and convertible to JSON.
+
+    Attributes:
+        root: The outermost node.
+        slots: Number of tensors.
+        degraded: Types that were replaced by simpler ones, as `path: type`. JSON does not contain it.
     """
 
     root: Node
@@ -112,11 +122,14 @@ class TreeSpec:
     degraded: tuple[str, ...] = field(default=(), compare=False)
 
     def paths(self, root: str = "$") -> tuple[str, ...]:
-        """Where each tensor stands, in slot order: `$[0]['mask']`, with `root` in place of `$`."""
+        """Return the path of each tensor in slot order, such as `$[0]['mask']`.
+
+        `root` replaces `$`.
+        """
         return tuple(path for path, node in _walk(self.root, root) if isinstance(node, TensorSlot))
 
     def floats(self, root: str = "$") -> tuple[tuple[str, float], ...]:
-        """Every float constant with its path, in canonical order: `structure` leaves their values open."""
+        """Return path and value of each float constant, in canonical order."""
         return tuple(
             (path, node.value)
             for path, node in _walk(self.root, root)
@@ -124,7 +137,7 @@ class TreeSpec:
         )
 
     def exact(self, root: str = "$") -> tuple[tuple[str, Constant], ...]:
-        """Every other constant with its path, in canonical order."""
+        """Return path and value of each constant that is not a float, in canonical order."""
         return tuple(
             (path, node.value)
             for path, node in _walk(self.root, root)
@@ -132,34 +145,44 @@ class TreeSpec:
         )
 
     def opaque(self, root: str = "$") -> tuple[tuple[str, str], ...]:
-        """Path and type name of everything that is no tree."""
+        """Return path and type name of each opaque node."""
         return tuple((path, node.type_name) for path, node in _walk(self.root, root) if isinstance(node, Opaque))
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values that `json.dumps(..., allow_nan=False)` accepts."""
+        """Return a JSON object that `json.dumps(..., allow_nan=False)` accepts."""
         return {"format": TREE_FORMAT, "slots": self.slots, "root": _node_to_json(self.root)}
 
     @classmethod
     def from_json(cls, value: object) -> TreeSpec:
-        """Read a description from anywhere. Raises `TreeError` on what `to_json` can't have written."""
+        """Parse a description from an untrusted source.
+
+        Raises:
+            TreeError: `to_json` can't have written the value.
+        """
         if type(value) is not dict or set(value) != {"format", "slots", "root"}:
-            raise TreeError("a tree is an object of format, slots and root")
+            raise TreeError("a tree must be an object with format, slots and root")
         if type(value["format"]) is not int or value["format"] != TREE_FORMAT:
             raise TreeError(f"tree format {value['format']!r:.40}; this harness reads {TREE_FORMAT}")
         reader = _TreeReader()
         root = reader.node(value["root"], 0)
         slots = [node.index for _, node in _walk(root, "") if isinstance(node, TensorSlot)]
-        # Never counted up to what is said: a number of ten digits would take all memory.
+        # Never build a range of the claimed length: a number of ten digits would take all memory.
         if type(value["slots"]) is not int or value["slots"] != len(slots) or slots != list(range(len(slots))):
-            raise TreeError("the tensors of a tree are numbered from 0 in canonical order")
+            raise TreeError("the tensors of a tree must be numbered from 0 in canonical order")
         return cls(root=root, slots=len(slots))
 
 
 def flatten(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
-    """The tensors of `value` in slot order, and the description of the rest.
+    """Split a value into its tensors and the description of its structure.
 
-    Raises `TreeError` where the nesting is deeper than `MAX_DEPTH` (a cycle, say) or there are over `MAX_NODES`
-    nodes. The tensors are `value`'s own, not copies.
+    Args:
+        value: Any value.
+
+    Returns:
+        The tensors in slot order (not copies), and the description.
+
+    Raises:
+        TreeError: The value nests deeper than `MAX_DEPTH` (also by a cycle) or has more than `MAX_NODES` nodes.
     """
     writer = _TreeWriter()
     root = writer.node(value, 0, "$")
@@ -167,7 +190,10 @@ def flatten(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
 
 
 def flatten_any(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
-    """As `flatten`, of what may be anything: where that refuses it, all of it is one opaque node that says why."""
+    """Flatten like `flatten`, but never raise.
+
+    Instead of `TreeError`, the result is one opaque node with the reason.
+    """
     try:
         return flatten(value)
     except TreeError as error:
@@ -175,19 +201,27 @@ def flatten_any(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
 
 
 def unflatten(spec: TreeSpec, leaves: Sequence[torch.Tensor]) -> Any:
-    """The tree described by `spec` with `leaves` in its slots.
+    """Rebuild the tree of `spec` with `leaves` in its slots.
 
-    Raises `TreeError` where their number is wrong or the description holds an opaque node.
+    Args:
+        spec: The description.
+        leaves: The tensors in slot order.
+
+    Returns:
+        The tree.
+
+    Raises:
+        TreeError: The number of tensors is wrong, or the description has an opaque node.
     """
     if len(leaves) != spec.slots:
-        raise TreeError(f"the tree has {spec.slots} tensors, {len(leaves)} were given")
+        raise TreeError(f"the tree needs {spec.slots} tensors, not {len(leaves)}")
 
     return _build(spec.root, leaves)
 
 
 def _build(node: Node, leaves: Sequence[torch.Tensor]) -> Any:
-    # Not a closure inside `unflatten`: one that calls itself is a reference cycle, which would keep the tensors
-    # (gigabytes, for a large problem) alive until the next garbage collection.
+    # Not a closure inside `unflatten`: a closure that calls itself is a reference cycle, which would keep the tensors
+    # (gigabytes for a large problem) alive until the next garbage collection.
     match node:
         case TensorSlot(index):
             return leaves[index]
@@ -199,16 +233,16 @@ def _build(node: Node, leaves: Sequence[torch.Tensor]) -> Any:
         case Entries(entries):
             return {key: _build(item, leaves) for key, item in entries}
         case Opaque(type_name):
-            raise TreeError(f"a value of type {type_name} can't be put together again")
+            raise TreeError(f"a value of type {type_name} can't be rebuilt")
 
 
 def order_of(key: Key) -> tuple[str, bool | int | float | str]:
-    """What dict entries are sorted by; the type first, since a dict may mix them."""
+    """Return the sort key of a dict's entry: type first, because types may differ."""
     return (type(key).__name__, 0 if key is None else key)
 
 
 def _walk(node: Node, path: str) -> Iterator[tuple[str, Node]]:
-    """Every node with its path, in canonical order."""
+    """Yield each node with its path, in canonical order."""
     yield path, node
     if isinstance(node, Items):
         for i, item in enumerate(node.items):
@@ -225,7 +259,7 @@ _QUALNAME: Callable[[type], str] = _OF_TYPE["__qualname__"].__get__
 _MODULE: Callable[[type], object] = _OF_TYPE["__module__"].__get__
 _DETACH: Callable[[torch.Tensor], torch.Tensor] = torch._C.TensorBase.detach
 _IS_NESTED: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_nested"].__get__
-"""As `type` and torch have them, whatever a metaclass or an instance says instead."""
+"""Descriptors of `type` and torch, which a metaclass or an instance can't override."""
 
 
 def _type_name(kind: type) -> str:
@@ -237,13 +271,14 @@ _NOTHING = object()
 
 
 def _in_class(kind: type, name: str) -> object:
-    """What stands under a name in a class or those it comes of."""
+    """Return a class's or base class's attribute without running code of the class."""
     return next((held[name] for held in map(_DICT, _MRO(kind)) if name in held), _NOTHING)
 
 
 def _fields(value: object) -> tuple[tuple[str, Any], ...] | None:
-    """The fields of a dataclass's instance as they are stored; None for anything else, and where code of the class
-    stands in for one.
+    """Return the stored fields of a dataclass instance.
+
+    The result is None for other values, and if code of the class provides a field (a property, for example).
     """
     kind = type(value)
     declared = _in_class(kind, "__dataclass_fields__")
@@ -266,7 +301,7 @@ def _fields(value: object) -> tuple[tuple[str, Any], ...] | None:
         elif dict.__contains__(stored, item.name):
             found.append((item.name, dict.__getitem__(stored, item.name)))
         elif slot is not _NOTHING and _in_class(type(slot), "__get__") is _NOTHING:
-            found.append((item.name, slot))  # a default that no instance holds
+            found.append((item.name, slot))  # a default that the instance does not override
         else:
             return None
     return tuple(found)
@@ -288,7 +323,7 @@ class _TreeWriter:
             raise TreeError(f"more than {MAX_NODES} values")
         kind = type(value)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
-            # Several tensors in one, which has no shape.
+            # A nested tensor has no shape.
             return Opaque("nested torch.Tensor") if _IS_NESTED(value) else self.tensor(value, path)
         if issubclass(kind, torch.Tensor):
             return Opaque(_type_name(kind))
@@ -406,10 +441,10 @@ class _TreeReader:
         seen: set[Key] = set()
         for entry in held:
             if type(entry) is not list or len(entry) != 2:
-                raise TreeError("an entry of a dict is a key and a value")
+                raise TreeError("an entry of a dict must be a key and a value")
             key = _constant_from_json(*_pair(entry[0]))
             if isinstance(key, torch.dtype) or (isinstance(key, float) and not math.isfinite(key)):
-                raise TreeError("a key of a dict is None, a bool, an int, a finite float or a string")
+                raise TreeError("a key of a dict must be None, a bool, an int, a finite float or a string")
             if key in seen:
                 raise TreeError(f"the key {key!r:.80} occurs twice")
             seen.add(key)
@@ -419,13 +454,13 @@ class _TreeReader:
 
 def _pair(value: object) -> tuple[str, object]:
     if type(value) is not list or len(value) != 2 or type(value[0]) is not str:
-        raise TreeError("a node of a tree is a kind and its content")
+        raise TreeError("a node of a tree must be a kind and its content")
     return value[0], value[1]
 
 
 def _text(value: object) -> str:
     if type(value) is not str or len(value) > MAX_TEXT_CHARS:
-        raise TreeError(f"a text of a tree is a string of at most {MAX_TEXT_CHARS} characters")
+        raise TreeError(f"a text of a tree must be a string of at most {MAX_TEXT_CHARS} characters")
     return value
 
 

@@ -1,12 +1,8 @@
-"""A few words of each input that reach the contestant only with the call that reads them.
+"""Withhold a few words of each input until the timed call begins.
 
-Imports torch alone. Trusted side chooses and masks; both sides write the true words, in the stream of the call, after
-the caches were flushed and before the clock starts. While a flush runs, the forward is being submitted behind it, and
-everything that it starts on a stream of its own runs at once, beside the flush and outside of the clock: unless what it
-reads is not there yet. Work that waits for the stream that it was called on never notices.
-
-A word is 4 bytes: one float32, two halves of 16 bits, half of a float64 or int64. In floating tensors the decoy is NaN,
-which nearly every operation passes on; in others it is another word of the same tensor, so that indices stay valid.
+Both sides. The referee chooses words and replaces them by decoys; the contestant's stream writes the true words after
+the cache flush and before the clock starts. So work that starts early, on another stream, reads decoys. A word is
+4 bytes. See guides/design/withheld_inputs.md.
 """
 
 from __future__ import annotations
@@ -29,15 +25,18 @@ NAN_WORDS = {
     torch.float64: 0x7FF80000,
     torch.complex64: 0x7FC00000,
 }
-"""NaN as a word; of a float64 the upper one."""
+"""NaN as a word, by dtype; for float64 it is the upper word."""
 
 _EVERY_SECOND = {torch.float64: 1, torch.int64: 0}
-"""Which word of two is held back: that with the exponent, and that with all there is of a small integer."""
+"""Which of two words is withheld (little-endian): for float64 the one with the exponent, for int64 the lower one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Where one input lies: its first word in the arena, how many whole words it has, and its dtype."""
+    """Place of one input in the arena.
+
+    `first` is its first word, `words` its number of whole words.
+    """
 
     first: int
     words: int
@@ -46,7 +45,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Places held back (words of the arena), and for each the place whose word masks it (None: NaN)."""
+    """Withheld words of one call.
+
+    Attributes:
+        places: Withheld words, as indices of words in the arena.
+        masks: For each place, the word that replaces it; None is NaN.
+        dtypes: For each place, the input's dtype.
+    """
 
     places: tuple[int, ...]
     masks: tuple[int | None, ...]
@@ -54,7 +59,12 @@ class Choice:
 
 
 def choose(spans: Sequence[Span], secret: random.Random) -> Choice:
-    """Secret places in each input, spread over all of it."""
+    """Choose up to `WORDS_PER_INPUT` random words in each input.
+
+    Args:
+        spans: The inputs of one call.
+        secret: Random generator that the contestant can't predict.
+    """
     places: list[int] = []
     masks: list[int | None] = []
     dtypes: list[torch.dtype] = []
@@ -69,13 +79,20 @@ def choose(spans: Sequence[Span], secret: random.Random) -> Choice:
 
 
 class HeldBack:
-    """The words held back of some calls' inputs, known from now on, of which each call has its own number.
+    """Withheld words of several calls, with their true values.
 
-    All of them come to the device in one copy, and what they hold comes back in one.
+    Calls are identified by their number.
+
+    One copy transfers all places to the device, and one copy returns all values.
     """
 
     def __init__(self, words: torch.Tensor, choices: Sequence[Choice]) -> None:
-        """`words` is the arena as int32 (1-dimensional, on its device), filled as drawn; `choices` is one a call."""
+        """Read the true values.
+
+        Args:
+            words: The arena as a 1-dimensional int32 tensor on its device, filled with the true inputs.
+            choices: Withheld words of each call.
+        """
         self._words = words
         places = [place for choice in choices for place in choice.places]
         masks = [mask for choice in choices for mask in choice.masks]
@@ -92,12 +109,15 @@ class HeldBack:
         self._values: list[int] = self._true.tolist()
 
     def words(self, number: int) -> tuple[tuple[int, int], ...]:
-        """Place (a word of the arena) and true value (as int32) of each word held back of call `number`."""
+        """Return place and true value of each withheld word of call `number`.
+
+        A place is a word of the arena; a value is an int32.
+        """
         span = self._spans[number]
         return tuple(zip(self._places[span], self._values[span], strict=True))
 
     def mask(self, numbers: Sequence[int]) -> None:
-        """Put the decoys of these calls in place."""
+        """Write the decoys of these calls."""
         if len(set(numbers)) == len(self._spans):
             _write(self._words, self._index, self._decoys)
             return
@@ -112,9 +132,16 @@ class HeldBack:
 
 
 def writers(words: torch.Tensor, late: Sequence[Sequence[tuple[int, int]]]) -> list[Callable[[], None] | None]:
-    """For each call what writes its `late` words (place, value) into `words`; None where there are none.
+    """Return a function for each call that writes its true words.
 
-    All of them come to the device in one copy.
+    One copy transfers the words of all calls to the device.
+
+    Args:
+        words: The arena as a 1-dimensional int32 tensor on its device.
+        late: Place and value of the words of each call.
+
+    Returns:
+        One function for each call; None if the call has no words.
     """
     index = torch.tensor([place for call in late for place, _ in call], dtype=torch.int64, device=words.device)
     values = torch.tensor([value for call in late for _, value in call], dtype=torch.int32, device=words.device)

@@ -1,5 +1,4 @@
-"""Results as people and other programs read them: `terminal` for the screen, `csv` for tables, `html` for a page,
-`figures` for charts, `differences` for two runs side by side, `format` for how a number or an untrusted text is shown.
+"""Render results for people and programs: terminal, CSV, HTML, figures, feedback.
 
-Outside layer; trusted side. Renderers are pure: records in, text or renderables out. `cli` prints them.
+Trusted side. Renderers are pure functions: records in, text or rich renderables out. `cli` prints them.
 """

@@ -1,23 +1,23 @@
-"""Times of baselines as a CSV file: one row for each problem and baseline, columns as listed here.
+"""Write times of baselines as a CSV file: one row for each problem, workload and baseline.
 
-Pure; text in, text out. The columns and their order are a promise; a later version only adds some at the end. Seconds,
-bytes and flops in base units; absent values are empty.
+Pure functions. Columns and their order are stable; later versions only add columns at the end. Seconds, bytes and flops
+are in base units; absent values are empty.
 
-    problem, name, workload, precision      what was run, and the class that the problem asks for
-    baseline, outcome, reason               `measured`; `wrong` or `failed`, and why; `lost` where nothing is known
-    device_s, device_mad_s, samples         median of calls with a cold cache by the device's clock, its scatter
-                                            (median absolute deviation), how many calls
+    problem, name, workload, precision      the problem and its precision class
+    baseline, outcome, reason               `measured`; `wrong` or `failed`, with the reason; `lost` without a result
+    device_s, device_mad_s, samples         device time of calls with a cold cache: median, median absolute deviation,
+                                            number of calls
     eager_s                                 eager's median in the same rounds
-    over_eager, over_eager_low, ..._high    how many times faster than eager, 95 % interval; of eager itself: the same
-                                            thing measured twice, which says what a ratio near 1 is worth
+    over_eager, over_eager_low, ..._high    speedup over eager, 95 % confidence interval. For eager itself: the same
+                                            program measured twice, which shows the accuracy of a ratio near 1
     latency_s, eager_latency_s              one call from an idle device, by the host's clock
-    compile_s, graphs                       first call; short where inductor's cache held the code. Pieces that torch
-                                            compiled it in, more than one where it goes back to Python between them
-    held_to, matmul_tf32, cudnn_tf32        the class that the values were held to; where TF32 was allowed
+    compile_s, graphs                       first call (short if inductor's cache has the code); number of compiled
+                                            graphs, more than one if Python runs between them
+    held_to, matmul_tf32, cudnn_tf32        precision class that the values met; whether TF32 was allowed
     rounds, stopped_by                      rounds of bursts, and the rule that ended them
-    sol_time_s, bound, sol_fraction         speed of light, what sets it, the share of it that device_s reaches
-    peaks_source                            whether that is by measured peaks or by a datasheet
-    measured_at, problem_digest             when (UTC); the problem's source and declarations
+    sol_time_s, bound, sol_fraction         speed of light, what bounds it, the share of it that device_s reaches
+    peaks_source                            `measured` or `datasheet`: source of the peak rates
+    measured_at, problem_digest             time (UTC); digest of the problem's source and declarations
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ COLUMNS = (
 )
 
 LOST = "lost"
-"""Outcome of a baseline of which nothing is known: its process died, or the problem did not load."""
+"""Outcome of a baseline without a result: its process died, or the problem did not load."""
 
 Row = Mapping[str, str]
 Identity = tuple[str, str, str]
 
 
 def identity(row: Row) -> Identity:
-    """What a file holds one row of."""
+    """Return problem, workload and baseline: a file has one row for each."""
     return row["problem"], row["workload"], row["baseline"]
 
 
 def row_of(problem: Problem, workload: Workload, entry: BaselineEntry, light: SpeedOfLight | None) -> Row:
-    """The row of one entry."""
+    """Return the row of one entry."""
     device, over, median_s = entry.device or {}, entry.over_eager, entry.median_s
     return _row(
         problem,
@@ -117,7 +117,7 @@ def row_of(problem: Problem, workload: Workload, entry: BaselineEntry, light: Sp
 
 
 def lost_row(problem: Problem, workload: Workload, baseline: Baseline, reason: str, light: SpeedOfLight | None) -> Row:
-    """The row of a baseline of which nothing is known."""
+    """Return the row of a baseline without a result."""
     return _row(problem, workload, baseline, light, outcome=LOST, reason=reason)
 
 
@@ -150,7 +150,7 @@ def _cell(value: Any) -> str:
 
 
 def to_csv(rows: Iterable[Row]) -> str:
-    """The rows as CSV text, ordered by problem (level, then number), workload and baseline."""
+    """Format rows as CSV text, sorted by problem (level, then number), workload and baseline."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n", extrasaction="ignore", restval="")
     writer.writeheader()
@@ -162,10 +162,14 @@ def to_csv(rows: Iterable[Row]) -> str:
 
 
 def from_csv(text: str) -> list[Row]:
-    """The rows of such a file. Raises `ValueError` where it is none."""
+    """Read the rows of such a file.
+
+    Raises:
+        ValueError: The text is no such file.
+    """
     reader = csv.DictReader(io.StringIO(text))
     if missing := {"problem", "workload", "baseline", "outcome", "device_s"} - set(reader.fieldnames or ()):
-        raise ValueError(f"no file of baselines: it lacks the columns {', '.join(sorted(missing))}")
+        raise ValueError(f"not a file of baselines: it lacks the columns {', '.join(sorted(missing))}")
     rows: list[Row] = [{name: row.get(name) or "" for name in COLUMNS} for row in reader]
     known = {baseline.value for baseline in Baseline}
     if strange := sorted({row["baseline"] for row in rows} - known):
@@ -174,20 +178,20 @@ def from_csv(text: str) -> list[Row]:
 
 
 def problem_order(problem: str) -> tuple[str, int, str]:
-    """Sorts `level1/9` before `level1/16`."""
+    """Return a sort key that puts `level1/9` before `level1/16`."""
     level, _, rest = problem.partition("/")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     return level, int(digits or 0), rest
 
 
 def number(row: Row, column: str) -> float | None:
-    """The number in a column; None where it is empty."""
+    """Return the number in a column; None if it is empty."""
     text = row.get(column, "")
     return float(text) if text else None
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """One line a problem: eager's time and how the others compare."""
+    """Return a table with a row for each problem: eager's time, and the speedups of the other baselines."""
     names = [b.value for b in Baseline if b is not Baseline.EAGER and any(row["baseline"] == b.value for row in rows)]
     held = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in ("problem", "name", "eager", "of speed of light", *(f"{name} over eager" for name in names)):
@@ -208,7 +212,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def compared(row: Row | None) -> str:
-    """How many times faster than eager, with the interval; that it is the same; or why there is no time."""
+    """Format the speedup over eager with its confidence interval, `same`, or why there is no time."""
     if row is None:
         return show.ABSENT
     ratio = number(row, "over_eager")

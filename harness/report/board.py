@@ -1,11 +1,10 @@
-"""The leaderboard for people: a table on the terminal, or Markdown.
+"""Render the leaderboard: tables for the terminal or Markdown.
 
-Pure; imports `scoring`, the vocabulary and `report`. Both forms show the same cells, group after group: device,
-processor, workload and baseline are the heading, so that no reader compares across them. Texts are a submission's.
+Pure functions. Both have one table for each group of comparable results; device, processor, workload and baseline are
+in its heading. Texts come from submissions.
 
-What authors say of themselves (display name, model) has columns of its own where any said it, on pages that scroll. A
-terminal has no room for more columns: there it stands in brackets behind the author, or, where rows are not authors',
-in lines below the table.
+Descriptions of authors (display name, model) are columns on pages that scroll. On the terminal, which lacks space, they
+follow the author in brackets, or are lines below the table.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from harness.report.narrow import Fitting
 from harness.results.scoring import DECLARED, By, LeaderboardRow, LikeGroup
 
 MAX_ROWS = 200
-"""Rows of one group on the terminal; CSV and JSON have them all."""
+"""Most rows of one group on the terminal; CSV and JSON have all rows."""
 
 Cell = Callable[[LeaderboardRow], str]
 
@@ -67,7 +66,7 @@ def _remark(row: LeaderboardRow) -> str:
         return f"disqualified: {show.line(row.reason, 160)}"
     parts = [f"{row.untimed} not timed"] if row.untimed else []
     parts += [f"{row.unjudged} without a verdict"] if row.unjudged else []
-    parts += [f"{row.disqualified} disqualified, below"] if row.disqualified else []
+    parts += [f"{row.disqualified} disqualified (see below)"] if row.disqualified else []
     return "; ".join(parts)
 
 
@@ -107,17 +106,17 @@ CELLS: Mapping[By, Mapping[str, Cell]] = {
 
 
 SAID: Mapping[str, str] = {"author's name": "display_name", "model": "model"}
-"""Heading -> field of what authors say of themselves."""
+"""Heading -> field of an author's description."""
 
 WHOSE: Mapping[By, str] = {By.author: "author", By.problem: "best solution", By.solution: "solution"}
-"""The cell that what an author says stands behind."""
+"""The column that descriptions of authors follow."""
 
 MAX_INTRODUCED = 10
-"""Authors with a line of their own below a table on the terminal."""
+"""Most authors that are described below a table on the terminal."""
 
 
 def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
-    """Heading -> cell for these rows on a page that scrolls: those of `SAID` only where an author said it."""
+    """Return heading -> cell for a page that scrolls, with columns of `SAID` only if a row has such a value."""
     said = {name: _text(field) for name, field in SAID.items() if any(getattr(row, field) for row in rows)}
     held: dict[str, Cell] = {}
     for name, cell in CELLS[by].items():
@@ -126,7 +125,7 @@ def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
 
 
 def _introduction(row: LeaderboardRow) -> str:
-    """What the author of a row says, in a few words; empty where that is no more than the author's name."""
+    """Describe the author of a row in a few words; empty if the description only repeats the name."""
     called = row.display_name
     if called is not None and called.casefold() == (row.author or "").casefold():
         called = None
@@ -139,21 +138,21 @@ def _introduced_author(row: LeaderboardRow) -> str:
 
 
 def _introductions(rows: Sequence[LeaderboardRow]) -> list[str]:
-    """A line for each author of these rows who said anything."""
+    """Return a line for each author of these rows with a description."""
     said = {row.author: said for row in rows if row.author and (said := _introduction(row))}
     lines = [f"{show.line(author, 100)}: {text}" for author, text in said.items()]
-    more = [f"… {len(lines) - MAX_INTRODUCED} more: --by author has them"] if len(lines) > MAX_INTRODUCED else []
+    more = [f"… {len(lines) - MAX_INTRODUCED} more: --by author shows all"] if len(lines) > MAX_INTRODUCED else []
     return lines[:MAX_INTRODUCED] + more
 
 
 def heading(group: LikeGroup) -> str:
-    """What the rows below it share."""
+    """Return the heading of a group: what its rows have in common."""
     processor = show.line(group.processor, 80)
     workload = f"workload {show.line(group.workload, 40)}"
     if group.precision != DECLARED:
         workload += f", precision {show.line(group.precision, 20)} for all"
     if group.device == DeviceKind.HOST.value:
-        return f"host: {processor}, {workload}; no GPU times, speedups are of CPU code over {group.baseline} on the CPU"
+        return f"host: {processor}, {workload}; no GPU times, speedups of CPU code over {group.baseline} on the CPU"
     driver = f", driver {show.line(group.driver, 40)}" if group.driver else ""
     return (
         f"{show.line(group.device, 20)}: {processor}{driver}, {workload}, speedup over {show.line(group.baseline, 40)}"
@@ -161,7 +160,7 @@ def heading(group: LikeGroup) -> str:
 
 
 def table(rows: Sequence[LeaderboardRow], by: By, *, most: int = MAX_ROWS) -> RenderableType:
-    """For the terminal, with `most` rows of each group."""
+    """Render tables for the terminal, with at most `most` rows of each group."""
     parts: list[RenderableType] = []
     for group, members in groupby(rows, key=lambda row: row.group):
         held = list(members)
@@ -175,13 +174,13 @@ def table(rows: Sequence[LeaderboardRow], by: By, *, most: int = MAX_ROWS) -> Re
         if by is not By.author:
             parts += [Text(line, style="dim") for line in _introductions(held[:most])]
         if len(held) > most:
-            whole = f"harness leaderboard --by {by.value}, with --csv or --json, has them"
+            whole = f"harness leaderboard --by {by.value} with --csv or --json shows all"
             parts.append(Text(f"… {len(held) - most} more rows: {whole}"))
     return Group(*parts) if parts else Text("no records to rank")
 
 
 def markdown(rows: Sequence[LeaderboardRow], by: By) -> str:
-    """As GitHub's Markdown tables."""
+    """Render GitHub Markdown tables."""
     parts = []
     for group, members in groupby(rows, key=lambda row: row.group):
         held = list(members)
@@ -194,14 +193,14 @@ def markdown(rows: Sequence[LeaderboardRow], by: By) -> str:
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """One row of a table, from cells that are escaped already."""
+    """Render one row of a table from escaped cells."""
     return "| " + " | ".join(cells) + " |"
 
 
 def escape_markdown(text: str) -> str:
-    """Text of one line that Markdown shows as it is: no links, images, HTML, mentions, or cells of its own."""
+    """Escape one line of text, so that it makes no links, images, HTML, mentions or table cells in Markdown."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
-    # A zero-width joiner would be invisible; an entity breaks mentions and bare links without a trace on the page.
+    # An entity breaks mentions and bare links without a visible change of the page.
     escaped = re.sub(r"\bwww\.", lambda found: f"{found[0][:-1]}&#46;", escaped, flags=re.IGNORECASE)
     return escaped.replace("@", "&#64;").replace("://", "&#58;//")

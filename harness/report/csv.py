@@ -1,28 +1,29 @@
-"""The leaderboard as CSV: one row a row of `scoring.leaderboard`, columns as listed here.
+"""Write the leaderboard as CSV: one line for each row of `scoring.leaderboard`.
 
-Pure; imports `scoring` and `report.format`. The columns and their order are a promise; a later version only adds some
-at the end. Numbers are plain (ratios, shares, counts), absent ones empty; texts that a submission chose are escaped
-as everywhere, and can't be taken for formulas by a spreadsheet.
+Pure functions. Columns and their order are stable; later versions only add columns at the end. Numbers are plain
+(ratios, shares, counts), absent ones are empty. Texts of submissions are escaped, and no spreadsheet can read them as
+formulas.
 
-    device, processor, workload, baseline   what was compared: rows that differ here are never ranked together
-    rank                                    within those (for solutions: within the problem too); empty: unranked
-    author, problem, solution, status       which of them are filled says what the row stands for
-    speedup, speedup_low, speedup_high      against the baseline (an author's: geometric mean), 95 % interval
-    sol_fraction                            share of the speed of light reached
-    results, passed, untimed, disqualified  how many were judged; of those, passed (untimed among them), disqualified
-    unjudged                                ended without a verdict on the solution; in no share
-    fast_0 … fast_2                         share of results right and strictly faster than 0, 0.5, 0.8, 1, 1.5, 2 times
-    reason                                  of the record, or of a disqualification
-    precision                               "declared" (each problem's own class), or the class that the run was told to
-                                            use instead; rows that differ here are never ranked together
-    same_within                             filled where the speedup, widened by its noise floor, is none: the share
-                                            within which solution and baseline are as fast (0.005 is 0.5 %)
-    driver                                  of the GPU; rows that differ here are never ranked together
-    display_name, model                     what the author says of itself (author.yaml), where the runs tell of it;
-                                            `author` alone tells authors apart
+    device, processor, workload, baseline   rows that differ in one of these are never ranked together
+    rank                                    rank among these rows (solutions: of one problem); empty without a rank
+    author, problem, solution, status       the filled ones say what the row is about
+    speedup, speedup_low, speedup_high      over the baseline (author: geometric mean), 95 % confidence interval
+    sol_fraction                            reached share of the speed of light
+    results, passed, untimed, disqualified  number of judged results; of these passed (including untimed), disqualified
+    unjudged                                results without a verdict on the solution; counted in no share
+    fast_0 … fast_2                         share of results that are correct and faster than 0, 0.5, 0.8, 1, 1.5, 2
+                                            times the baseline
+    reason                                  reason of the record, or of a disqualification
+    precision                               "declared" (each problem's own class), or the class that the run set; rows
+                                            that differ here are never ranked together
+    same_within                             filled if the speedup is within the noise floor: solution and baseline are
+                                            as fast within this share (0.005 is 0.5 %)
+    driver                                  driver of the GPU; rows that differ here are never ranked together
+    display_name, model                     the author's description (author.yaml), if the runs have it; only `author`
+                                            identifies an author
 
-`author` rows have neither problem nor solution, `problem` rows have their best solution's author and name. Boards by
-author and by problem end, in each group, with one row a disqualified solution: status `disqualified`, no rank.
+`author` rows have no problem and no solution; `problem` rows have author and name of the best solution. Boards by
+author and by problem end with a row for each disqualified solution of the group: status `disqualified`, no rank.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ COLUMNS = (
 
 
 def leaderboard(rows: Sequence[LeaderboardRow]) -> str:
-    """The rows as CSV text (RFC 4180 quoting, `\\n` line ends, a header line)."""
+    """Format rows as CSV text with a header line (RFC 4180 quoting, lines that end with a line feed)."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -81,7 +82,7 @@ def leaderboard(rows: Sequence[LeaderboardRow]) -> str:
 
 
 _FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a formula may begin with, of full width too; some programs leave blanks before it out as they read."""
+"""First characters of a formula, also in full width; some programs skip spaces before them."""
 
 
 def _cell(held: Any) -> str:

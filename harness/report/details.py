@@ -1,7 +1,7 @@
-"""Nested values of a record (evidence, timing, build, environment) laid out to be read, whatever they hold.
+"""Lay out nested values of a record (evidence, timing, build, environment) for the terminal.
 
-Pure: JSON values in, rich renderables out. Imports `disturbance` (what throttle reasons mean) and `report.format`. What
-is shown may come from a submission: text is escaped there and handed over as `Text`, which knows no markup.
+Pure functions: JSON values in, rich renderables out. Values may come from a submission: text is escaped and put into
+`Text`, which interprets no markup.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from harness.devices.interference import reasons_in_words
 from harness.report import format as show
 
 MAX_DEPTH = 6
-"""Deeper values are shown on one line; nothing the harness writes is as deep."""
+"""Deeper values are shown on one line; the harness writes none that deep."""
 
 MAX_ROWS = 100
-"""Rows of one table; `--json` has them all."""
+"""Most rows of one table; `--json` has all rows."""
 
 _HANDED_DOWN = ("_s", "_bytes")
-"""Units that a mapping's name gives to the values in it whose own names have none (`stages_s`: {`load`: 0.35})."""
+"""Units that values inherit from the name of their mapping (`stages_s`: {`load`: 0.35})."""
 
 _UNITS = ("_unix_s", "_per_s", "_s", "_bytes", "_flops", "_hz", "_mhz", "_w", "_c")
 
 
 def details(values: Mapping[str, Any], depth: int = 0, unit: str = "") -> RenderableType:
-    """Names and values one below another; mappings and lists of mappings as tables where they are alike.
+    """Lay out names and values in lines, and similar mappings as tables.
 
-    `unit` is the ending that names without a unit of their own are read with.
+    Args:
+        values: The values by name.
+        depth: Nesting depth.
+        unit: Unit suffix for names without one.
     """
     parts: list[RenderableType] = []
     plain = Table.grid(padding=(0, 2))
@@ -54,7 +57,7 @@ def details(values: Mapping[str, Any], depth: int = 0, unit: str = "") -> Render
 
 
 def _named(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """With texts as keys: YAML has numbers and truth values there, too."""
+    """Convert keys to texts: YAML also allows numbers and booleans."""
     return {str(name): held for name, held in values.items()}
 
 
@@ -63,19 +66,19 @@ def _are_mappings(held: Any) -> bool:
 
 
 def unit_inside(name: str, unit: str = "") -> str:
-    """The unit of values in the mapping `name`, which itself stands where that is `unit`."""
+    """Return the unit suffix for values in the mapping `name`, whose outer unit suffix is `unit`."""
     return next((ending for ending in _HANDED_DOWN if name.endswith(ending)), unit)
 
 
 def shown(name: str, held: Any, unit: str = "") -> str:
-    """A plain value by its name, or by that of the mapping that it stands in (`unit_inside`)."""
+    """Format a plain value by the unit in its name, or by the inherited unit."""
     if name == "throttle_reasons" and isinstance(held, int) and not isinstance(held, bool):
         return reasons_in_words(held)
     return show.value(name if name.endswith(_UNITS) else f"{name}{unit}", held)
 
 
 def label(name: str) -> str:
-    """A key as a heading: the unit goes, since the value shows it."""
+    """Format a key as a heading, without the unit, which the value shows."""
     for unit in _UNITS:
         name = name.removesuffix(unit) or name
     return show.line(name.replace("_", " "), 60)
@@ -86,7 +89,7 @@ def _titled(name: str, inner: RenderableType) -> RenderableType:
 
 
 def _rows(held: Any) -> list[tuple[str, Mapping[str, Any]]] | None:
-    """The rows of a table, with their names, if `held` reads best as one: flat mappings with keys in common."""
+    """Return named table rows if `held` consists of flat mappings with common keys, else None."""
     if isinstance(held, Mapping):
         pairs = [(str(name), row) for name, row in held.items()]
     elif isinstance(held, (list, tuple)):

@@ -1,6 +1,6 @@
-"""Two runs or two solutions compared, for people: a table on the terminal, or Markdown.
+"""Render the comparison of two runs or two solutions: a table for the terminal, or Markdown.
 
-Pure; imports `comparing` and `report`. Texts are a submission's and go through `report.format`.
+Pure functions. Texts come from submissions and go through `report.format`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.report.narrow import Fitting
 from harness.results.compare import WORDS, Change, RunDifferences, SolutionDifference
 
 COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
-"""Speedups are against eager; one inside its session's noise floor is `same`."""
+"""Speedups are over eager; a speedup within the noise floor is shown as `same`."""
 
 STYLES = {
     Change.faster: "green",
@@ -34,12 +34,12 @@ STYLES = {
 
 
 def word(outcome: Change) -> str:
-    """How an outcome is told."""
+    """Return the words for an outcome."""
     return WORDS.get(outcome, outcome.value)
 
 
 def ratio_of(row: SolutionDifference) -> str:
-    """`1.052x (1.044 to 1.060)`: near 1 the fourth digit is what the reader looks for."""
+    """Format a ratio as `1.052x (1.044 to 1.060)`: with four digits near 1, where small differences matter."""
     if row.ratio is None:
         return show.ABSENT
     significant = 4 if 0.5 < row.ratio < 2 else 3
@@ -50,7 +50,7 @@ def ratio_of(row: SolutionDifference) -> str:
 
 
 def remark_of(row: SolutionDifference) -> str:
-    """What a reader should know beside the numbers."""
+    """Return remarks on a row: statuses, tolerance, noise floor, differing conditions."""
     if row.outcome is Change.broken:
         return f"{row.after.value if row.after else 'gone'}: {show.line(row.reason, 160)}"
     if row.outcome in (Change.failing, Change.fixed, Change.unjudged) and row.before and row.after:
@@ -61,7 +61,7 @@ def remark_of(row: SolutionDifference) -> str:
     if row.outcome is Change.untimed:
         parts = [_untimed(row)]
     if row.outcome is Change.unclear and row.low is None:
-        parts = ["no interval is recorded"]
+        parts = ["the records have no confidence interval"]
     elif row.outcome is Change.unclear and row.floor is not None and row.floor > math.log1p(SAME_AT_MOST):
         parts = [f"the noise floor is {show.share(math.expm1(row.floor))}"]
     if row.unlike:
@@ -69,14 +69,14 @@ def remark_of(row: SolutionDifference) -> str:
     if row.unknown and row.ratio is not None:
         parts.append(f"{' and '.join(row.unknown)} unknown")
     if row.basis == "time":
-        parts.append("its own times compared")
+        parts.append("compared by its own times, not by speedups")
     return "; ".join(parts)
 
 
 def _untimed(row: SolutionDifference) -> str:
-    """Which of the two has nothing to compare."""
+    """Say which of the two records has no time."""
     lacking = [name for name, held in (("before", row.before_speedup), ("after", row.after_speedup)) if held is None]
-    return f"right, with no time {lacking[0]}" if len(lacking) == 1 else "right, not timed"
+    return f"correct, no time {lacking[0]}" if len(lacking) == 1 else "correct, not timed"
 
 
 def _speed(ratio: float | None, same: float | None) -> str:
@@ -84,7 +84,7 @@ def _speed(ratio: float | None, same: float | None) -> str:
 
 
 def cells(row: SolutionDifference) -> list[str]:
-    """One row's texts, in the order of `COLUMNS`."""
+    """Return the texts of one row, in the order of `COLUMNS`."""
     name = show.line(row.solution, 100)
     if row.later_solution != row.solution:
         name = f"{name} → {show.line(row.later_solution, 100)}"
@@ -96,7 +96,7 @@ def cells(row: SolutionDifference) -> list[str]:
 
 
 def closing(found: RunDifferences) -> str:
-    """How many ended how, and what the tolerance says of it."""
+    """Return a closing line: the number of each outcome, and whether something got worse than the tolerance."""
     counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items())
     if not found.compared:
         return f"{counted if found.rows else 'no results'}; nothing was compared."
@@ -109,7 +109,7 @@ def closing(found: RunDifferences) -> str:
 
 
 def table(found: RunDifferences) -> RenderableType:
-    """For the terminal."""
+    """Render the comparison for the terminal."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in COLUMNS:
         made.add_column(name, overflow="fold")
@@ -120,7 +120,7 @@ def table(found: RunDifferences) -> RenderableType:
 
 
 def markdown(found: RunDifferences) -> str:
-    """As a Markdown table of GitHub's kind, and the closing line."""
+    """Render the comparison as a GitHub Markdown table with the closing line."""
     lines: Sequence[str] = []
     if found.rows:
         lines = [markdown_row(COLUMNS), markdown_row(["---"] * len(COLUMNS))]

@@ -1,9 +1,8 @@
-"""The figures of a report: speedup distribution, fast_p curves, roofline. Drawn by matplotlib, one set for each group
-of like results.
+"""Draw the figures of a report with matplotlib: speedup distribution, fast_p curves, roofline.
 
-Pure: entries in, `Figure` objects or bytes out; nothing is shown or written. Imports `scoring` and `report.format`, and
-matplotlib only when a figure is drawn, so that reports can be had without it (`MissingPlots` says so). Names in figures
-are a submission's: no markup, no formula of theirs is interpreted.
+Pure functions: entries in, `Figure` objects or bytes out. There is one set for each group of comparable results.
+matplotlib is imported only to draw, so that reports work without it (`MissingPlots`). Names in figures come from
+submissions: no markup or formula in them is interpreted.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_AUTHORS = 10
-"""Authors with a line or row of their own, those with most results first; the others share one."""
+"""Most authors with a line or row of their own, by number of results; the others share one."""
 
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
     *("#999933", "#882255", "#44AA99"),
 )
-"""Told apart by colour-blind readers (M. Okabe and K. Ito, "Color Universal Design", 2008; the last three: P. Tol)."""
+"""Distinct for colour-blind readers (M. Okabe and K. Ito, "Color Universal Design", 2008; the last three: P. Tol)."""
 
 LINES = ("-", "--", "-.", ":")
 MARKS: Mapping[str, str] = {"memory": "o", "compute": "s", "launch": "^"}
-"""What bounds a problem, by the shape of its points: readable without colours."""
+"""Bound of a problem -> shape of its points, readable without colours."""
 
 OTHERS = "all others"
 
@@ -43,11 +42,11 @@ class MissingPlots(Exception):
     """matplotlib is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("figures need matplotlib: install the extra, `pip install 'kernel-harness[plots]'`")
+        super().__init__("figures need matplotlib: run `pip install 'kernel-harness[plots]'`")
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -57,8 +56,10 @@ def available() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One timed solution for the roofline. `intensity` is its problem's time of arithmetic over its time of memory
-    traffic, both at peak rates: 1 is the ridge, 0 where no flops are counted. `link` is where a click leads.
+    """One timed solution in the roofline.
+
+    `intensity` is the problem's compute time over its memory time, both at peak rates: 1 is the ridge, 0 means that no
+    flops are counted. `fraction` is the reached share of the speed of light. `link` is the target of a click.
     """
 
     entry: ScoredRecord
@@ -70,7 +71,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """One figure: its name for files and anchors, a caption that tells what it shows, and how it is drawn."""
+    """One figure: its name for files and anchors, its caption, and the function that draws it."""
 
     name: str
     caption: str
@@ -78,37 +79,43 @@ class Drawing:
 
 
 def drawings(group: LikeGroup, entries: Sequence[ScoredRecord], points: Sequence[Point]) -> list[Drawing]:
-    """The figures of one group, those for which there is something to show."""
+    """Return the figures of one group for which there are data."""
     timed = [entry for entry in entries if entry.speedup is not None]
     colours = colours_of(entries)
     over = f"over {show.line(group.baseline, 40)}"
     found = []
     if timed:
         caption = (
-            f"Speedups {over} of {len(timed)} timed solutions: how many lie where, and each author's own. "
-            f"The upright line is 1x; a bar across marks an author's median."
+            f"Speedups {over} of {len(timed)} timed solutions: histogram, and the solutions of each author. "
+            f"The vertical line is 1x; a short vertical bar marks the median of an author."
         )
         found.append(Drawing(name="speedups", caption=caption, draw=lambda: _speedups(timed, over, colours)))
         caption = (
-            "fast_p: the share of an author's results that are right and more than p times faster, for every p. "
-            "At p = 0 it is the share that is right, at p = 1 the share that is faster."
+            "fast_p: the share of an author's results that are correct and more than p times as fast, for every p. "
+            "At p = 0 it is the share of correct results, at p = 1 the share of faster ones."
         )
         best = select(entries, Selection.best)
         found.append(Drawing(name="fast_p", caption=caption, draw=lambda: _fast_p(best, over, colours)))
     if points:
         caption = (
-            f"Roofline of {len(points)} solutions. To the right problems need more arithmetic for each byte; the line "
-            "is the most that the GPU can do, 1 being its peak rate of the problem's precision class. How far a point "
-            "lies below the line is what is left to gain. The shape tells what bounds the problem."
+            f"Roofline of {len(points)} solutions. Problems further right need more arithmetic per byte. The line is "
+            "the limit of the GPU; 1 is its peak rate for the problem's precision class. The distance of a point below "
+            "the line is the possible gain. The shape of a point shows what bounds the problem."
         )
         found.append(Drawing(name="roofline", caption=caption, draw=lambda: _roofline(points, colours)))
     return found
 
 
 def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
-    """The figure as a file's bytes; `form` is svg, png or pdf. The same input gives the same bytes.
+    """Draw a figure and return the bytes of a file. The same input gives the same bytes.
 
-    Raises `MissingPlots`.
+    Args:
+        drawing: The figure.
+        form: svg, png or pdf.
+        dpi: Pixels per inch, for png.
+
+    Raises:
+        MissingPlots: matplotlib is not installed.
     """
     stamps: Mapping[str, Mapping[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with _style():
@@ -119,7 +126,7 @@ def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """Matplotlib's own defaults and these, whatever the user's settings say."""
+    """Use matplotlib's defaults and the settings here, and ignore the user's settings."""
     try:
         import matplotlib
     except ImportError as error:
@@ -131,7 +138,7 @@ def _style() -> Iterator[None]:
         "font.size": 9,
         "svg.fonttype": "none",
         "svg.hashsalt": "harness",
-        # A `$` in an author's name is a `$`, never a formula.
+        # A `$` in an author's name must not start a formula.
         "text.parse_math": False,
         "text.usetex": False,
     }
@@ -148,8 +155,9 @@ def _figure(height: float) -> Figure:
 
 
 def colours_of(entries: Sequence[ScoredRecord]) -> dict[str, str]:
-    """A colour for each author's shown name, the same in every figure: those with most results first, at most
-    `MAX_AUTHORS` of them, beyond which all share `OTHERS`.
+    """Return a colour for each author's name, the same in all figures.
+
+    If there are more than `MAX_AUTHORS`, those with fewer results share the colour of `OTHERS`.
     """
     counted = Counter(show.line(entry.author, 40) for entry in entries)
     ordered = sorted(counted, key=lambda name: (-counted[name], name))
@@ -159,7 +167,7 @@ def colours_of(entries: Sequence[ScoredRecord]) -> dict[str, str]:
 
 
 def _by_author(entries: Sequence[ScoredRecord], colours: Mapping[str, str]) -> dict[str, list[ScoredRecord]]:
-    """Entries by the names in `colours`, in their order; names without any left out."""
+    """Group entries by the names in `colours`, in this order, without empty groups."""
     held: dict[str, list[ScoredRecord]] = {name: [] for name in colours}
     for entry in entries:
         name = show.line(entry.author, 40)
@@ -168,7 +176,7 @@ def _by_author(entries: Sequence[ScoredRecord], colours: Mapping[str, str]) -> d
 
 
 def _speedup_axis(axes: Axes, low: float, high: float) -> None:
-    """A log axis in factors of 2 (or 10 over a long range) with 1 in it."""
+    """Set a log axis that includes 1, in factors of 2, or of 10 for a long range."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = min(low, 0.8) / 1.1, max(high, 1.25) * 1.1
@@ -189,7 +197,7 @@ def _speedups(timed: Sequence[ScoredRecord], over: str, colours: Mapping[str, st
     histogram, rows = figure.subplots(2, 1, sharex=True, height_ratios=[2, 0.5 + 0.3 * len(authors)])
     values = [entry.speedup or 1.0 for entry in timed]
     low, high = min(values), max(values)
-    # Eight bins for each doubling at most, and no more than a reader can tell apart.
+    # At most eight bins per doubling, and at most 60 in total, so that bars stay distinguishable.
     steps = max(8, min(60, math.ceil(8 * math.log2(max(high / low, 1.01)))))
     edges = [low / 1.001 * (high * 1.002 / low) ** (step / steps) for step in range(steps + 1)]
     histogram.hist(values, bins=edges, color=COLOURS[0], edgecolor="white", linewidth=0.4)
@@ -226,7 +234,7 @@ def _fast_p(entries: Sequence[ScoredRecord], over: str, colours: Mapping[str, st
             color=colours[name],
             linestyle=LINES[place % len(LINES)],
             linewidth=1.6,
-            # A label that begins with an underscore would be left out of the legend.
+            # matplotlib leaves labels that start with an underscore out of the legend.
             label=f"\u2009{name} ({len(own)})",
         )
     _speedup_axis(axes, low, high)
@@ -279,8 +287,8 @@ def _roofline(points: Sequence[Point], colours: Mapping[str, str]) -> Figure:
         axes.plot(
             [], [], linestyle="none", marker=MARKS.get(bound, "D"), markersize=5, color="0.5", label=f"bound by {bound}"
         )
-    axes.set_xlabel("arithmetic for each byte, 1 = what keeps memory and arithmetic equally busy")
-    axes.set_ylabel("arithmetic done, share of the peak rate")
+    axes.set_xlabel("arithmetic per byte; at 1, compute time equals memory time")
+    axes.set_ylabel("achieved share of the peak rate")
     axes.grid(color="0.92", which="major")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -1,8 +1,8 @@
-"""How numbers and untrusted text are shown to people, whatever the page: terminal, CSV, HTML.
+"""Format numbers and untrusted text for the terminal, CSV and HTML.
 
-Pure; imports the vocabulary and `python_syntax` only. Inside the harness everything is in seconds and bytes; here, and
-only here, it is scaled. A submission chooses file names, exception messages and compiler output, so text goes through
-`line` or `block`, which leave nothing that moves a cursor, changes a colour, reverses a line or breaks one.
+Pure functions. The harness uses seconds and bytes everywhere; only this module scales them. A submission chooses file
+names, exception messages and compiler output, so text goes through `line` or `block`: they escape everything that moves
+a cursor, changes a colour, reverses a line or breaks it.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from harness.core import python_ast
 from harness.core.status import Status
 
 ABSENT = "-"
-"""Shown where there is no value."""
+"""Stands for a missing value."""
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
-"""Unicode categories that no one can see or that act on the terminal: controls, bidirectional overrides, zero
-widths, halves of surrogates, unassigned and private characters, line and paragraph separators."""
+"""Unicode categories of characters that are invisible or act on the terminal: controls, bidirectional overrides, zero
+widths, surrogates, unassigned and private characters, line and paragraph separators."""
 
 
 _ODD = re.compile(r"[^ -~]")
 _ODD_IN_BLOCK = re.compile(r"[^ -~\n\t]")
-"""What may have to be escaped: all but printable ASCII. Most texts hold none, and are passed over at once."""
+"""Characters that may need an escape: all except printable ASCII. Most texts have none, which makes them fast."""
 
 
 def line(text: object, limit: int = 300) -> str:
-    """`text` as one line of at most `limit` characters: hidden characters and line ends become visible escapes."""
+    """Return `text` as one line of at most `limit` characters, with hidden characters and line ends escaped."""
     shown = _ODD.sub(_escaped, str(text)[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 def block(text: str, limit: int = 200_000) -> str:
-    """`text` with its lines and tabs, everything else that is hidden made visible. Of a longer text the middle is
-    left out, and the place says how much.
+    """Return `text` with its lines and tabs, and other hidden characters escaped.
+
+    In a text longer than `limit` characters, a note replaces the middle.
     """
     held = text.replace("\r\n", "\n")
     if len(held) > limit:
@@ -59,7 +60,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`6.90 µs`, `39.3 ms`, `2.69 s`, `2 min 03 s`, `1 h 02 min`."""
+    """Format seconds: `6.90 µs`, `39.3 ms`, `2.69 s`, `2 min 03 s`, `1 h 02 min`."""
     if seconds is None:
         return ABSENT
     if seconds >= 3600:
@@ -75,7 +76,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(unix_s: float) -> str:
-    """`2026-11-21 11:45:01 UTC`; what is no moment of this calendar stays a number."""
+    """Format a Unix time: `2026-11-21 11:45:01 UTC`; a number out of range stays a number."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -83,7 +84,7 @@ def moment(unix_s: float) -> str:
 
 
 def size(nbytes: float | None) -> str:
-    """`512 B`, `1.50 KiB`, `8.00 GiB`."""
+    """Format bytes: `512 B`, `1.50 KiB`, `8.00 GiB`."""
     if nbytes is None:
         return ABSENT
     for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
@@ -93,7 +94,7 @@ def size(nbytes: float | None) -> str:
 
 
 def count(number: float, unit: str) -> str:
-    """`12.3 Gflop`, decimal."""
+    """Format a number with a decimal prefix: `12.3 Gflop`."""
     for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= scale:
             return f"{digits(number / scale)} {prefix}{unit}"
@@ -101,18 +102,18 @@ def count(number: float, unit: str) -> str:
 
 
 def digits(number: float, significant: int = 3) -> str:
-    """`number` to so many significant digits, never in exponential form between 1e-4 and 1e6."""
+    """Format a number with so many significant digits, without an exponent between 1e-4 and 1e6."""
     if number == 0 or not math.isfinite(number):
         return f"{number:g}"
     if not 1e-4 <= abs(number) < 1e6:
         return f"{number:.{significant - 1}e}"
-    # Rounding first decides the digits of 9.996, which is shown as 10.0.
+    # Round first: 9.996 has the exponent of 10.0.
     exponent = math.floor(math.log10(abs(float(f"{number:.{significant - 1}e}"))))
     return f"{number:.{max(0, significant - 1 - exponent)}f}"
 
 
 def speedup(ratio: float | None) -> str:
-    """`1.31x`, `0.0750x`, `129x`."""
+    """Format a speedup: `1.31x`, `0.0750x`, `129x`."""
     return ABSENT if ratio is None else f"{digits(ratio)}x"
 
 
@@ -124,8 +125,14 @@ def speedup_with_interval(
     *,
     baseline: str = "eager",
 ) -> str:
-    """`1.31x (1.29 to 1.33)`: the interval is the 95 % one. `same as the reference (within 0.4 %)`, or `same as compile
-    (within 0.4 %)`, where `same` is the share within which solution and baseline are as fast.
+    """Format a speedup with its 95 % confidence interval: `1.31x (1.29 to 1.33)`.
+
+    Args:
+        ratio: The speedup.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        same: If given, solution and baseline are as fast within this share: `same as the reference (within 0.4 %)`.
+        baseline: Name of the baseline.
     """
     if same is not None:
         other = "the reference" if baseline == "eager" else line(baseline, 40)
@@ -136,7 +143,7 @@ def speedup_with_interval(
 
 
 def share(part: float | None) -> str:
-    """`83 %`, `0.4 %`, `below 0.1 %`."""
+    """Format a share: `83 %`, `0.4 %`, `below 0.1 %`."""
     if part is None:
         return ABSENT
     if 0 < part < 0.001:
@@ -145,8 +152,10 @@ def share(part: float | None) -> str:
 
 
 def value(name: str, held: Any) -> str:
-    """A plain value from a record, scaled by the unit in its name: `_s`, `_unix_s` (a moment), `_bytes`, `_flops`, both
-    also `_per_s`, `_hz`, `_mhz`, `_c` (degrees), `_w`.
+    """Format a plain value of a record by the unit suffix of its name.
+
+    Suffixes: `_s`, `_unix_s` (a time), `_bytes`, `_bytes_per_s`, `_flops`, `_flops_per_s`, `_hz`, `_mhz`, `_w`,
+    `temperature_c`.
     """
     if held is None:
         return ABSENT
@@ -172,7 +181,7 @@ def value(name: str, held: Any) -> str:
                 return f"{digits(held)} {unit}" if isinstance(held, float) else f"{held} {unit}"
         return str(held) if isinstance(held, int) else digits(held, 4)
     if isinstance(held, (list, tuple)):
-        # Samples can be hundreds: a few show what they are like, `--json` has them all.
+        # There may be hundreds of samples: show a few; `--json` has all.
         if held and all(isinstance(item, (list, tuple)) for item in held) and sum(map(len, held)) > 8:
             return f"{sum(map(len, held))} values in {len(held)} series, from {value(name, held[0][:1])}"
         shown = ", ".join(value(name, item) for item in held[:8])
@@ -184,7 +193,7 @@ def value(name: str, held: Any) -> str:
 
 @cache
 def explain(status: Status) -> str:
-    """What a status means and what the solution's author can do: its docstring, as one line."""
+    """Return the meaning of a status and advice for the author: its docstring in `Status`, as one line."""
     body = python_ast.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
     assert isinstance(body, ast.ClassDef)
     for item, following in zip(body.body, body.body[1:], strict=False):

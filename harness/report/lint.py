@@ -1,6 +1,6 @@
-"""What lint found, as lines for a terminal and as a Markdown table to commit.
+"""Render findings of `harness problems lint`: lines for the terminal, a Markdown table for a file.
 
-Pure: values in, text out. The findings' types by name only, since `harness.referee.soundness` brings torch.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from harness.report.format import block, duration, line
 if TYPE_CHECKING:
     from harness.referee.soundness import ProblemReport
 
-COLUMNS = ("problem", "workload", "", "wrong solutions tried", "rules kept", "not checked", "s", "remarks")
+COLUMNS = ("problem", "workload", "", "wrong answers tried", "rules met", "not checked", "s", "remarks")
 
 
 def lines(report: ProblemReport, number: int, total: int) -> list[str]:
-    """One problem: a line, and below it what is broken and what is worth knowing."""
+    """Return the lines of one problem: its result, its broken rules and notes."""
     mark = "✗" if report.broken else "✓"
     head = f"[{number}/{total}] {mark} {report.problem}  {report.workload} on {report.device}, "
-    found = [block(f"{head}{report.tried} wrong solutions tried, {report.wall_s:.1f} s")]
+    found = [block(f"{head}{report.tried} wrong answers tried, {report.wall_s:.1f} s")]
     for check in report.broken:
         found.append(f"    {check.rule}")
         found += [block(f"      {detail}") for detail in check.details]
@@ -29,15 +29,15 @@ def lines(report: ProblemReport, number: int, total: int) -> list[str]:
 
 
 def markdown(reports: Sequence[ProblemReport]) -> str:
-    """A page with every problem as a row: what was tried, which rules it breaks, what the notes say."""
+    """Render a Markdown page with a row for each problem: number of answers, broken rules, notes."""
     broken = [report for report in reports if report.broken]
     where = sorted({report.processor or report.device for report in reports})
     tried = sum(report.tried for report in reports)
     head = [
-        "# Problems under lint",
+        "# Results of harness problems lint",
         "",
         f"{len(reports)} problems ({_counted(reports)}) on {' and '.join(map(escape_markdown, where))}: "
-        f"{tried} wrong solutions shown to them in {duration(sum(report.wall_s for report in reports))}, "
+        f"{tried} wrong answers tried in {duration(sum(report.wall_s for report in reports))}, "
         + (f"{len(broken)} problems break a rule." if broken else "no problem breaks a rule."),
         "",
         markdown_row(COLUMNS),

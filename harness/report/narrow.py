@@ -1,6 +1,6 @@
-"""Tables on narrow terminals: where columns would be a few letters wide, each row becomes a block of lines instead.
+"""Show tables on narrow terminals: if columns would be too narrow, each row becomes a block of lines.
 
-Pure; imports rich. Other pages (Markdown, HTML, CSV) scroll, and have no use for this.
+Other pages (Markdown, HTML, CSV) scroll and do not need this.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 EACH = 11
-"""Characters a column, on average, below which a table is no longer read at a glance."""
+"""Average characters per column that a readable table needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """`table` as it is where the terminal has `EACH` characters for each of its columns; else its rows one below
-    another: the first `named` cells as a heading, then a line for each other cell that holds something.
+    """Show `table` if the terminal has `EACH` characters for each column, else its rows as blocks.
+
+    A block has the first `named` cells as its heading, then a line for each other cell that is not empty.
     """
 
     table: Table

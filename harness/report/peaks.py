@@ -1,6 +1,6 @@
-"""A GPU's peaks for people: what was measured, and what of the datasheet's that is.
+"""Format a GPU's measured peak rates, with their share of the datasheet's.
 
-Pure: values in, lines out; `cli` prints them. Imports `report.format`, and `datasheets`' type by name only.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def peaks_facts(peaks: Peaks, sheet: Peaks | None) -> dict[str, str]:
-    """Name and value of each peak, for `details`. `sheet` is the datasheet's, None where there is none."""
+    """Return name -> value of each peak; `sheet` holds the datasheet's peaks, or is None."""
     facts = {"copy": _bandwidth(peaks.copy_bytes_per_s, sheet)}
     if peaks.read_bytes_per_s is not None:
         facts["read"] = _bandwidth(peaks.read_bytes_per_s, sheet)
     for name, rate in peaks.flops_per_s.items():
         of = None if sheet is None else sheet.flops_per_s.get(name)
-        facts[f"products {name}"] = show.count(rate, "flop/s") + _share(rate, of)
+        facts[f"matrix products {name}"] = show.count(rate, "flop/s") + _share(rate, of)
     if peaks.launch_floor_s is not None:
         facts["empty kernel"] = show.duration(peaks.launch_floor_s)
     if peaks.launch_latency_s is not None:

@@ -1,7 +1,6 @@
-"""Records as points of a roofline: where their problem lies, and how much of the limit they reach.
+"""Convert records to points of the roofline figure.
 
-Pure; imports `recency`, `scoring` and `report.figures`. The figures come from `timing.speed_of_light`; a record
-without them is no point.
+Pure functions. The numbers come from `timing.speed_of_light`; records without them give no point.
 """
 
 from __future__ import annotations
@@ -21,8 +20,12 @@ BOUNDS = ("memory", "compute", "launch")
 def points_of(
     records: Sequence[Record], *, baseline: str = EAGER, links: Mapping[int, str] | None = None
 ) -> list[Point]:
-    """One point a timed solution that says how far from the speed of light it is, of several records of one solution
-    the one that finished last. `links` are by the record's `id()`.
+    """Return a point for each timed solution with a speed of light.
+
+    Args:
+        records: The records; of several for one solution the latest counts.
+        baseline: Baseline of the speedups.
+        links: `id()` of a record -> link of its point.
     """
     points = []
     latest: dict[tuple[str, ...], Record] = {}

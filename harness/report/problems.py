@@ -1,7 +1,6 @@
-"""Problems as people and programs see them: a table of all, a page of one, JSON.
+"""Render problems: a table of all, a page about one, JSON.
 
-Pure: values in, rich renderables or JSON values out; `cli` prints them. Imports the vocabulary and `report`; the
-types of `sketch` and `roofline` by name only, since those bring torch.
+Pure functions: values in, rich renderables or JSON values out.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
     from harness.referee.problem.shapes import ProblemShapes, ShapeLeaf
 
 SHORT_TYPES = {"float32": "", "bfloat16": "bf16 ", "float16": "f16 ", "float64": "f64 "}
-"""How a type is shown before a shape; others keep their name."""
+"""dtype -> prefix of a shape; other dtypes keep their name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costed:
-    """What is known of one workload without running it: `sketch` and `light`, or in `reason` why not."""
+    """Costs of one workload: `sketch` and `light`, or the `reason` why they are unknown."""
 
     workload: Workload
     sketch: ProblemShapes | None
@@ -45,7 +44,7 @@ class Costed:
 
 
 def table(problems: Sequence[Problem], costed: Mapping[str, Costed]) -> Table:
-    """The problems of a catalog, one a row, with their costs; without any, with their input variants."""
+    """Render the problems of a catalog as rows with their costs or, without costs, with their input variants."""
     held = Table(box=SIMPLE_HEAD, pad_edge=False)
     names = ["problem", "name", "class"]
     costs = ["inputs", "bytes", "flops", "bound", "speed of light"] if costed else ["input variants"]
@@ -63,7 +62,7 @@ def table(problems: Sequence[Problem], costed: Mapping[str, Costed]) -> Table:
 
 def _cost_cells(known: Costed) -> list[str]:
     if known.sketch is None or known.light is None:
-        return [known.reason or "not known", *[show.ABSENT] * 4]
+        return [known.reason or "unknown", *[show.ABSENT] * 4]
     flops = show.count(known.sketch.flops, "flop") if known.sketch.flops else show.ABSENT
     inputs = " + ".join(_shape(leaf) for leaf in known.sketch.inputs) or "none"
     return [
@@ -81,7 +80,7 @@ def _shape(leaf: ShapeLeaf) -> str:
 
 
 def page(problem: Problem, costed: Sequence[Costed]) -> RenderableType:
-    """One problem: its declarations, every workload with what it takes and costs, its source."""
+    """Render one problem: its declarations, each workload with shapes and costs, its source."""
     facts: dict[str, Any] = {
         "precision": problem.precision.value,
         "input_variants": ["own", *problem.rules.variants],
@@ -105,7 +104,7 @@ def _workload_facts(problem: Problem, known: Costed) -> dict[str, Any]:
     if known.workload.precision not in (None, problem.precision):
         facts["precision"] = str(known.workload.precision)
     if known.sketch is None or known.light is None:
-        return {**facts, "costs": known.reason or "not known"}
+        return {**facts, "costs": known.reason or "unknown"}
     for name, leaves in (("inputs", known.sketch.inputs), ("outputs", known.sketch.outputs)):
         facts[name] = ", ".join(f"{leaf.path}: {leaf.dtype} {list(leaf.shape)}" for leaf in leaves)
     facts["input_bytes"] = known.sketch.input_bytes
@@ -113,16 +112,16 @@ def _workload_facts(problem: Problem, known: Costed) -> dict[str, Any]:
     facts["output_bytes"] = known.sketch.output_bytes
     by = "declared" if "bytes" in known.sketch.declared else "each input, parameter and output once"
     facts["least traffic"] = f"{show.size(known.sketch.total_bytes)} ({by})"
-    by = "declared" if "flops" in known.sketch.declared else "products, convolutions and attention of the reference"
+    by = "declared" if "flops" in known.sketch.declared else "matrix products, convolutions, attention of the reference"
     facts["flops"] = f"{show.count(known.sketch.flops, 'flop')} ({by})"
-    by = {"measured": "by peaks measured on it", "datasheet": "by its datasheet"}[known.light.peaks_source]
+    by = {"measured": "from measured peak rates", "datasheet": "from its datasheet"}[known.light.peaks_source]
     light_s = show.duration(known.light.sol_time_s)
     facts["speed_of_light"] = f"{light_s} on {known.gpu}, {by}, bound by {known.light.bound}"
     return facts
 
 
 def as_json(problem: Problem, costed: Sequence[Costed]) -> dict[str, Any]:
-    """What a program may want to know of a problem."""
+    """Return a problem as a JSON object."""
     return {
         "id": problem.id,
         "name": problem.name,

@@ -1,6 +1,6 @@
-"""A profile as text: totals side by side, then each side's kernels, then what the hardware counted, side by side.
+"""Render a profile: totals of both sides, the kernels of each side, hardware counters of both sides.
 
-Pure: profile in, lines out. Names of kernels come from untrusted code and go through `format.line`.
+Pure functions. Names of kernels come from untrusted code and go through `format.line`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME_WIDTH, COUNTED_NAME_WIDTH = 60, 40
 
 
 def lines_of(profile: Profile) -> list[str]:
-    """The whole page."""
+    """Return all lines of the page."""
     lines = [f"{profile.problem}, workload {profile.workload}, on {profile.device}", *_limit(profile), ""]
     lines += _together(profile)
     for side in (profile.solution, profile.reference):
@@ -32,17 +32,17 @@ def lines_of(profile: Profile) -> list[str]:
 
 
 def _limit(profile: Profile) -> list[str]:
-    work = f"{show.count(profile.flops, 'flop')}, {show.size(profile.least_bytes)} to be moved at least"
+    work = f"{show.count(profile.flops, 'flop')} and at least {show.size(profile.least_bytes)} of memory traffic"
     light = profile.speed_of_light
     if light is None:
-        return [f"the reference needs {work}; the peaks of this GPU are not known, so no speed of light"]
+        return [f"the problem needs {work}; no speed of light, because the peak rates of this GPU are unknown"]
     return [
-        f"the reference needs {work}: {show.duration(light['sol_time_s'])} at the speed of light ({light['bound']})"
+        f"the problem needs {work}; speed of light: {show.duration(light['sol_time_s'])}, bound by {light['bound']}"
     ]
 
 
 def _together(profile: Profile) -> list[str]:
-    """One row a figure, solution and reference beside each other."""
+    """Return a table of totals with the solution and the reference as columns."""
     sides = (profile.solution, profile.reference)
     rows = [["", "solution", "reference"]]
     if any(side.failure for side in sides):
@@ -68,9 +68,9 @@ def _fraction(side: ProfiledSide, sol_s: float) -> str:
 def _kernels(side: ProfiledSide) -> list[str]:
     rows: Sequence[Mapping[str, Any]] = side.census.get("kernels", ())
     if lack := side.census.get("not_taken"):
-        return [f"{side.title}: no kernels known: {show.line(lack, 200)}"]
+        return [f"{side.title}: kernels are unknown: {show.line(lack, 200)}"]
     table = [
-        ["share", "time", "calls", "whose", "grid", "block", "registers", "shared", "spills", "occupancy", "kernel"]
+        ["share", "time", "calls", "owner", "grid", "block", "registers", "shared", "spills", "occupancy", "kernel"]
     ]
     table += [_kernel(row) for row in rows[:MAX_KERNELS]]
     more = [f"and {len(rows) - MAX_KERNELS} more"] if len(rows) > MAX_KERNELS else []
@@ -106,7 +106,7 @@ def _shape(extents: Sequence[int] | None) -> str:
 
 
 def _spills(row: Mapping[str, Any]) -> str:
-    """From the build where the kernel is the solution's; a library's are only bounded by its local memory."""
+    """Format spills: from the build for own kernels; for a library's, only whether it uses no local memory."""
     if "spill_stores_bytes" in row:
         spilled = row["spill_stores_bytes"] + row.get("spill_loads_bytes", 0)
         return show.size(spilled) if spilled else "none"
@@ -118,20 +118,22 @@ def _occupancy(held: Mapping[str, Any] | None) -> str:
 
 
 def _counters(sides: Sequence[ProfiledSide]) -> list[str]:
-    """The heaviest launches of both, the first beside the first and so on, with what their stalls mean."""
+    """Return tables of the slowest launches of both sides, and the meaning of their stall reasons."""
     lacks = [side for side in sides if side.counters_lack is not None]
     lines = [f"{side.title}: no hardware counters: {show.line(side.counters_lack, 400)}" for side in lacks]
     heaviest = [ncu.heaviest(side.counters, MAX_COUNTED) for side in sides]
     reasons: list[str] = []
     for place in range(max(map(len, heaviest))):
         launches = [held[place] if place < len(held) else None for held in heaviest]
-        rows = [[f"by ncu, heaviest {place + 1}" if place else "by ncu, heaviest", *(side.title for side in sides)]]
+        rows = [[f"ncu, kernel {place + 1}" if place else "ncu, slowest kernel", *(side.title for side in sides)]]
         columns = [[""] * len(FIGURES) if launch is None else _counted(launch) for launch in launches]
         rows += [list(row) for row in zip(FIGURES, *columns, strict=True)]
         lines += ["", *_columns(rows)]
         reasons += [name for launch in launches if launch for name, _ in launch.stalls[:MAX_STALLS]]
     words = [f"  {name}: {ncu.STALLS.get(name, name)}" for name in dict.fromkeys(reasons)]
-    lines += ["", "stalled warps, on average when an instruction was issued:", *words] if words else []
+    lines += (
+        ["", "stall reasons, with the average number of stalled warps per issued instruction:", *words] if words else []
+    )
     return ["", *lines] if lacks else lines
 
 
@@ -139,15 +141,15 @@ FIGURES = (
     "  kernel",
     "  time",
     "  memory bandwidth",
-    "  share of the memory's peak",
-    "  read, written",
-    "  hits in L2",
+    "  share of peak bandwidth",
+    "  bytes read, written",
+    "  L2 hit rate",
     "  multiprocessors busy",
     "  tensor cores active",
     "  achieved occupancy",
-    *(f"  stalled {ordinal}" for ordinal in ("most", "second", "third")),
+    *(f"  {ordinal} stall reason" for ordinal in ("first", "second", "third")),
 )
-"""What is told of a launch that was counted, in the order of `_counted`."""
+"""Row headings for a launch with counters, in the order of `_counted`."""
 
 
 def _counted(launch: ncu.Counters) -> list[str]:

@@ -1,7 +1,7 @@
-"""Pages for the terminal: a solution's line, a run's summary, one record with all that is known, doctor.
+"""Render pages for the terminal: a solution's line, a run's summary, one record in full, doctor.
 
-Pure: values in, rich renderables out; `cli` prints them. Imports the vocabulary and `report`. Everything that a
-submission had a say in is escaped by `report.format` and put into `Text`, never into markup.
+Pure functions: values in, rich renderables out. Text that a submission can influence is escaped by `report.format` and
+put into `Text`, never into markup.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PASSED, FAILED, NO_VERDICT, CHEATED = "green", "red", "yellow", "magenta"
 
 
 def style_of(status: Status) -> str:
-    """The colour of a status: passed, failed, no verdict on the solution, disqualified."""
+    """Return the colour of a status: passed, failed, no verdict, disqualified."""
     if status is Status.passed:
         return PASSED
     if status in VERDICT_FREE:
@@ -44,21 +44,21 @@ def style_of(status: Status) -> str:
 
 
 def mark_of(status: Status) -> str:
-    """One character a status, for those who see no colours."""
+    """Return one character for a status, readable without colours."""
     if status is Status.passed:
         return "✓"
     return "?" if status in VERDICT_FREE else "✗"
 
 
 def result_of(record: Record) -> str:
-    """The outcome in a few words: the speedup and what it is of, or why there is none."""
+    """Return the outcome in a few words: the speedup with labels, or the reason why there is none."""
     if record.status is not Status.passed:
         return show.line(record.reason, 160)
     if (shown := speedup_of(record)) is None:
         return (
-            "right; not timed, since GPU code ran on the CPU"
+            "correct; not timed, because GPU code ran on the CPU"
             if record.device is DeviceKind.HOST
-            else "right; not timed"
+            else "correct; not timed"
         )
     where = " on the CPU" if record.device is DeviceKind.HOST else ""
     labels = f"  [{', '.join(show.line(item, 40) for item in record.labels)}]" if record.labels else ""
@@ -66,7 +66,7 @@ def result_of(record: Record) -> str:
 
 
 def speedup_of(record: Record) -> str | None:
-    """Against the baseline that decides, named unless it is eager; against eager where that baseline has no time."""
+    """Format the speedup over the main baseline, or over eager if the main baseline has no time."""
     main = main_baseline(record)
     for baseline in dict.fromkeys((main, EAGER)):
         (entry,) = entries_of([record], baseline=baseline)
@@ -80,7 +80,7 @@ def speedup_of(record: Record) -> str | None:
 
 
 def record_line(record: Record, *, number: int, total: int) -> Text:
-    """One solution as it ends: `[3/40] ✓ passed  level1/16  author/level1/16_x.py  1.31x (1.29 to 1.33)`."""
+    """Format a finished solution: `[3/40] ✓ passed  level1/16  author/level1/16_x.py  1.31x (1.29 to 1.33)`."""
     width = len(str(total))
     style = style_of(record.status)
     return Text.assemble(
@@ -93,7 +93,7 @@ def record_line(record: Record, *, number: int, total: int) -> Text:
 
 
 def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> RenderableType:
-    """How many ended how, with what that means; and how long it took."""
+    """Render the number of solutions for each status, the meaning of the status, and the time of the run."""
     table = Table(box=SIMPLE_HEAD, title="Summary", title_justify="left", pad_edge=False)
     table.add_column("status")
     table.add_column("solutions", justify="right")
@@ -103,16 +103,18 @@ def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> Render
         if counted[status]:
             name = Text(f"{mark_of(status)} {status.value}", style=style_of(status))
             table.add_row(name, str(counted[status]), Text(show.explain(status)))
-    already = f", {skipped} had their record from before" if skipped else ""
+    already = f"; skipped {skipped} that had a record" if skipped else ""
     noun = "solution" if len(records) == 1 else "solutions"
     closing = f"{len(records)} {noun}, {counted[Status.passed]} passed, in {show.duration(wall_s)}{already}."
     on_host = any(item.device is DeviceKind.HOST for item in records)
-    note = "Run on the host device: verdicts on values, races and accesses; no GPU time." if on_host else ""
+    note = (
+        "Host device: values, data races and memory accesses were checked; there are no GPU times." if on_host else ""
+    )
     return Group(*([table] if records else []), Text(closing), *([Text(note, style="cyan")] if note else []))
 
 
 def records_table(records: Sequence[Record]) -> Table:
-    """Every record of a run, one a row."""
+    """Render all records of a run, one in each row."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in ("problem", "solution", "device", "workload", "status"):
         table.add_column(column, overflow="fold")
@@ -130,7 +132,7 @@ def records_table(records: Sequence[Record]) -> Table:
 
 
 def authors_table(authors: Sequence[Author]) -> Table:
-    """What authors say of themselves, one a row; no column that all leave empty."""
+    """Render descriptions of authors, one in each row, without empty columns."""
     held: dict[str, list[str | None]] = {
         "author": [author.name for author in authors],
         "author's name": [author.display_name for author in authors],
@@ -147,7 +149,7 @@ def authors_table(authors: Sequence[Author]) -> Table:
 
 
 def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence[str]) -> RenderableType:
-    """What a run was and how each of its solutions ended."""
+    """Render the settings of a run and the result of each of its solutions."""
     parts: list[RenderableType] = [Text(f"run {show.line(head.get('run_id', '(no run.yaml)'))}", style="bold")]
     plain = {name: held for name, held in head.items() if name not in ("format", "run_id", "authors")}
     parts += [Padding(details(plain), (0, 0, 0, 2))]
@@ -158,11 +160,15 @@ def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence
 
 
 def record_page(record: Record, log: str | None, author: Author | None = None) -> RenderableType:
-    """Everything known about one record; `log` is the text of its log file, compiler output included, `author` what its
-    author says.
+    """Render one record in full.
+
+    Args:
+        record: The record.
+        log: The text of its log file, which holds the compiler output.
+        author: Description of its author.
     """
     style = style_of(record.status)
-    where = "host (CUDA sources on the CPU; no GPU time)" if record.device is DeviceKind.HOST else "cuda"
+    where = "host (CUDA executed on the CPU; no GPU time)" if record.device is DeviceKind.HOST else "cuda"
     heading = Text.assemble((f"{mark_of(record.status)} {record.status.value}", f"bold {style}"), "  ")
     heading.append(show.line(record.solution, 200), style="bold")
     facts: dict[str, Any] = {"reason": record.reason, "meaning": show.explain(record.status)}
@@ -188,16 +194,16 @@ def record_page(record: Record, log: str | None, author: Author | None = None) -
 
 
 def placed_line(response: Path, path: Path | None, written: bool, reason: str) -> Text:
-    """What became of one response: where its solution went and why that one, or why there is none."""
+    """Format the result for one response: the file of its solution and the reason, or why there is none."""
     source = show.line(response, 120)
     if path is None:
         return Text.assemble((f"✗ {source}: ", FAILED), show.line(reason))
-    done = "" if written else " (was there already, the same)"
+    done = "" if written else " (unchanged: the file has this text already)"
     return Text.assemble((f"✓ {source} -> {show.line(path, 160)}{done}", PASSED), f"  {show.line(reason)}")
 
 
 def names(labels: Sequence[str], limit: int = 8) -> str:
-    """Some names in a row, for a message."""
+    """Join some names for a message."""
     shown = ", ".join(show.line(item, 120) for item in labels[:limit])
     return f"{shown} and {len(labels) - limit} more" if len(labels) > limit else shown or "none"
 
@@ -206,7 +212,7 @@ STATES = {"ok": ("✓", PASSED), "limited": ("!", NO_VERDICT), "missing": ("✗"
 
 
 def doctor_page(diagnosis: Diagnosis) -> RenderableType:
-    """What is there, what that enables, what to do; and which devices can be used."""
+    """Render the checks of doctor: state, purpose and remedy of each, and which devices can be used."""
     lines: list[RenderableType] = []
     for check in diagnosis.checks:
         mark, style = STATES[check.state]

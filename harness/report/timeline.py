@@ -1,10 +1,9 @@
-"""What each device did in every second of a run: with solutions, with references, checking, preparing, idle.
+"""Compute how each device spent the time of a run: solutions, references, checks, preparation, idle.
 
-Pure: records in, numbers and text out. Imports the vocabulary and `report.format`. The source is each record's
-`evidence`: `ran_on` (which device, from when to when), `stages_s` (seconds a stage; "load" here holds the wait for a
-process with its device open, too), `bursts_s` (of them, with the solution's and the reference's timed calls) and
-`prepared_ahead` (problems that were got ready before it). "With the solution" is the referee's wall clock around its
-bursts, so it holds the flushes of the cache and the copies of outputs too.
+Pure functions. The times come from the `evidence` of records: `ran_on` (device, begin and end), `stages_s` (seconds of
+each stage), `bursts_s` (seconds in timed calls of solution and reference) and `prepared_ahead` (problems that were
+prepared before). `load` includes the wait for a process with an open device. The time of the solution is the referee's
+wall clock around its bursts, which includes cache flushes and output copies.
 """
 
 from __future__ import annotations
@@ -17,15 +16,18 @@ from harness.core.record import Record
 from harness.report import format as show
 
 _END_OF_TIME_S = 1e11
-"""No stay begins or ends later, seconds since 1970."""
+"""Times after this (seconds since 1970) are invalid."""
 
 _BAR = 60
-"""Characters of a timeline's bar."""
+"""Characters of a bar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceShare:
-    """Seconds of one device. `handling_s` is between referee and conductor; the rest of `span_s` is `idle_s`."""
+    """Seconds of one device.
+
+    `handling_s` is communication between referee and runner; `idle_s` is the rest of `span_s`.
+    """
 
     slot: str
     solutions: int
@@ -44,8 +46,9 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """One solution's stay on a device, or that of a problem which is got ready before a solution is there (`solution`
-    is None); times in seconds since the first stay of the run.
+    """Time of one solution on a device; if `solution` is None, time in which a problem was prepared in advance.
+
+    Times are in seconds since the first stay of the run.
     """
 
     slot: str
@@ -57,7 +60,7 @@ class Stay:
 
 
 def stays(records: Iterable[Record]) -> list[Stay]:
-    """Every stay, in order. Records without the evidence (failed builds, older harnesses) have none."""
+    """Return all stays by device and time; records without the evidence (failed builds, older versions) give none."""
     found = []
     for record in records:
         ran = record.evidence.get("ran_on")
@@ -93,7 +96,7 @@ def stays(records: Iterable[Record]) -> list[Stay]:
 
 
 def _preparations(held: Any, stay: Stay) -> list[Stay]:
-    """What was got ready before this stay. A step that was under way when it began counts up to then."""
+    """Return the preparations before a stay; one that overlaps it counts until the stay begins."""
     found = []
     for told in held if isinstance(held, Sequence) else ():
         when = _times(told)
@@ -108,7 +111,7 @@ def _preparations(held: Any, stay: Stay) -> list[Stay]:
 
 
 def _times(held: Any) -> dict[str, float]:
-    """Those entries that are times in seconds; anybody may have edited a record."""
+    """Return the entries that are valid times in seconds, because a record may have been edited."""
     if not isinstance(held, Mapping):
         return {}
     numbers = {name: value for name, value in held.items() if isinstance(value, int | float)}
@@ -116,7 +119,7 @@ def _times(held: Any) -> dict[str, float]:
 
 
 def shares(found: Sequence[Stay]) -> list[DeviceShare]:
-    """Where each device's seconds went between the run's first stay and its last."""
+    """Return how each device spent the time from the first to the last stay of the run."""
     end_s = max((stay.end_s for stay in found), default=0.0)
     result = []
     for slot in dict.fromkeys(stay.slot for stay in found):
@@ -144,7 +147,7 @@ def shares(found: Sequence[Stay]) -> list[DeviceShare]:
 
 
 def lines(found: Sequence[Stay]) -> list[str]:
-    """For the terminal: one line a device with its shares, then one line a stay with a bar."""
+    """Return terminal lines: one for each device with its shares, and one for each stay with a bar."""
     text = []
     end_s = max((stay.end_s for stay in found), default=0.0)
     for share in shares(found):
@@ -161,10 +164,10 @@ def lines(found: Sequence[Stay]) -> list[str]:
         text.append(f"{show.line(share.slot, 60)}: {share.solutions} solutions in {share.span_s:.1f} s: {named}")
         for stay in (held for held in found if held.slot == share.slot):
             when = f"{stay.begin_s:8.2f} to {stay.end_s:8.2f} s"
-            what = f"({stay.problem} got ready)" if stay.solution is None else stay.solution
+            what = f"({stay.problem} prepared)" if stay.solution is None else stay.solution
             text.append(f"  {_bar(stay, end_s)} {when}  {show.line(what, 70)}")
     if text:
-        text.append("bars: s solution, r reference, c checks, p prepare, l load, . handling between processes")
+        text.append("bars: s solution, r reference, c checks, p prepare, l load, . communication between processes")
     return text
 
 
@@ -172,7 +175,7 @@ _LETTERS = (("prepare", "p"), ("load", "l"), ("checks", "c"), ("reference", "r")
 
 
 def _bar(stay: Stay, end_s: float) -> str:
-    """Where the stay lies on the run's axis, filled by what it was spent on (in proportion, not in order)."""
+    """Draw a stay on the axis of the run; letters show the proportion of its parts, not their order."""
     scale = _BAR / (end_s or 1.0)
     begin, end = int(stay.begin_s * scale), max(int(stay.begin_s * scale) + 1, round(stay.end_s * scale))
     total = sum(stay.parts.values()) or 1.0

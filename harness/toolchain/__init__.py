@@ -1,8 +1,7 @@
-"""Building solutions: what they ask to have compiled, compiled in sandboxes, kept in a cache.
+"""Find, compile and cache the extensions of solutions.
 
-Trusted names only; `build.harvest`, `build.foresee`, `build.job`, `build.loading` and `build.inject` run on the
-untrusted side and are started by name.
-Importing this does not import torch.
+Trusted side. The sandboxed processes run `harness.untrusted.builder`, which is started by name. Importing this package
+does not import torch.
 """
 
 from harness.core.config import cache_root as default_root

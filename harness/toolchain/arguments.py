@@ -1,6 +1,7 @@
-"""A solution's constructor arguments and inputs, described for the harvest: shapes and dtypes, no values of tensors.
+"""Describe a solution's constructor arguments and inputs for the discovery.
 
-Imports torch and `trees`. `describe` runs on the trusted side, where the values are; `restore` on the untrusted one.
+The description holds shapes and dtypes, no tensor contents. `describe` runs on the trusted side, `restore` on the
+untrusted side.
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ import torch
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 
 MAX_ELEMENTS = 2**24
-"""Largest tensor that is made with contents (64 MiB of float32)."""
+"""Elements of the largest tensor that is created with contents (64 MiB of float32)."""
 
 
 class TooLarge(Exception):
-    """A tensor too large to be made with contents."""
+    """A tensor is too large to be created with contents."""
 
 
 def describe(init_args: Sequence[Any], inputs: Sequence[Any]) -> dict[str, Any]:
-    """What `build_solution` takes as `arguments`: `ModelNew(*init_args)` and one call `model(*inputs)`.
+    """Return the `arguments` of `build_solution`.
 
-    Raises `harness.protocol.tensor_tree.TreeError` where a value is no tree.
+    Args:
+        init_args: The call `ModelNew(*init_args)`.
+        inputs: The call `model(*inputs)`.
+
+    Raises:
+        TreeError: A value is not a tree of tensors and plain values (`protocol.tensor_tree`).
     """
     return {"init": _description(tuple(init_args)), "inputs": _description(tuple(inputs))}
 
@@ -37,9 +43,15 @@ def _description(values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def restore(description: Mapping[str, Any], device: str) -> tuple[Any, ...]:
-    """Values of that description, with zeros in the tensors, on `device` (`meta`, or `cpu`).
+    """Create values from a description, with zeros in all tensors.
 
-    Raises `TooLarge` where a tensor on `cpu` would have more than `MAX_ELEMENTS` elements, and `TreeError`.
+    Args:
+        description: One of the two values from `describe`.
+        device: `meta` or `cpu`.
+
+    Raises:
+        TooLarge: A tensor on `cpu` would exceed `MAX_ELEMENTS`.
+        TreeError: The description is invalid.
     """
     leaves = []
     for shape, dtype in description["leaves"]:

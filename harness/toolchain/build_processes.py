@@ -1,12 +1,10 @@
-"""The processes of one build: compilers, then the loader, and both once more where lean headers lacked something.
+"""Run the processes of one build: compilers, loader, and a second try.
 
-Trusted side. Imports the toolchain's interface, `build.zygotes` and the vocabulary. What the processes say is a claim.
+Trusted side. Messages of the processes are claims.
 
-Decision: no ccache. Flags and sources of a submission command the compilers here, so a folder of ccache's that builds
-share could be filled by one submission with objects that another is then scored by; a folder to each build is always
-empty. A shared one would find little anyway: of 92 CUDA sources in `solutions` no two are equal (whole modules that
-are, `build.cache` keeps), and g++ with precompiled headers is nothing that ccache keeps unless it is told to be lax.
-So a ccache that stands before the compilers is switched off: it would only copy into a folder that goes with the build.
+ccache is switched off (`CCACHE_DISABLE`). Flags and sources of a solution control the compilers, so a shared ccache
+folder could be filled by one solution with objects that score another. A private folder is always empty. Little would
+be found anyway: of 92 CUDA sources in `solutions` no two are equal, and `cache.py` keeps whole modules.
 """
 
 from __future__ import annotations
@@ -30,23 +28,23 @@ from harness.toolchain.zygotes import BuilderZygotes
 JOB = "harness.untrusted.builder.compile_job:main"
 LOADING = "harness.untrusted.builder.load_check:main"
 _LOAD_S = 30.0
-"""Time for trying to load a module, its static initialisers included."""
+"""Time limit for loading a module, including its static initialisers."""
 _MAX_ANSWER_BYTES = 2**20
-"""A job says how it ended, in a few words."""
+"""Limit of a job's answer, which is a few words."""
 _END_S = 5.0
 MEMORY_BYTES = 12 * 2**30
 DISK_BYTES = 4 * 2**30
 _NO_CCACHE = {"CCACHE_DISABLE": "1"}
 _LEAN_MAY_LACK = re.compile(r"undefined symbol: (?:\w+ for )?(?:at|c10|torch|pybind11)::")
-"""A missing inline function of torch's own may come of lean headers; a missing function of the author's does not."""
+"""A missing inline function of torch may be the fault of lean headers; a missing function of the author's is not."""
 
 
 class Abandoned(Exception):
-    """Nobody wants the extension any more that was being built."""
+    """The build was ended, because its extension is not needed any more."""
 
 
 class Abandon:
-    """By which a build is ended from another thread."""
+    """Ends a build from another thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,7 +52,7 @@ class Abandon:
         self.asked = False
 
     def ask(self) -> None:
-        """End the build's processes, those too that it would begin. Idempotent."""
+        """End the build's processes, including those that it would start next. Idempotent."""
         with self._lock:
             self.asked = True
             child = self._child
@@ -62,7 +60,10 @@ class Abandon:
             child.kill()
 
     def heed(self, child: Child | None = None) -> None:
-        """For the build itself: this process is its own now. Raises `Abandoned` where it was asked to end."""
+        """Register the build's current process. Raises `Abandoned` if `ask` was called.
+
+        Called by the build itself.
+        """
         with self._lock:
             self._child = child
             if self.asked:
@@ -71,9 +72,16 @@ class Abandon:
 
 @dataclass(slots=True)
 class Ended:
-    """How the commands of a plan ended, and what the loader said of what they made. `compile_s` is the commands' time,
-    and all that counts against their limit: what they or the loader are forked from may have had to start first.
-    `starved` says that the kernel has killed for want of memory meanwhile, here or elsewhere on the machine.
+    """How the commands of a plan ended, and the loader's message.
+
+    Attributes:
+        compile_s: Seconds that the commands took. Only this counts against their limit: the start of a zygote does not.
+        exit_code: Exit code of the last command; None if it is unknown.
+        second_try: Whether the second try ran.
+        load_error: The loader's message; None if the module loads or it is unknown.
+        late: Whether the commands exceeded their limit.
+        starved: Whether the kernel killed a process for lack of memory meanwhile, here or elsewhere on the machine.
+        report: How the job's process ended.
     """
 
     compile_s: float = 0.0
@@ -100,15 +108,18 @@ class BuildAttempt:
     ended: Ended = field(default_factory=Ended)
 
     def run(self) -> Ended:
-        """Commands and the loader, and both again with the full headers where lean ones may have lacked something.
+        """Run the commands and the loader, and both again if lean headers may be at fault.
 
-        Raises `ZygoteError`, `SandboxUnavailable`, `Abandoned`.
+        Raises:
+            ZygoteError: A zygote died.
+            SandboxUnavailable: A strict sandbox can't be created.
+            Abandoned: Another thread ended the build.
         """
         self._compile(self.plan.commands)
         error = self._load()
         if error is not None and self.plan.second_try and _LEAN_MAY_LACK.search(error):
             with self.log_path.open("a", encoding="utf-8", errors="replace") as log:
-                log.write(f"{NOTE} the module can't be loaded ({error}); building it again with the full headers\n")
+                log.write(f"{NOTE} loading the module failed ({error}); building it again with the full headers\n")
             self.ended.second_try = True
             self._compile(self.plan.second_try)
             error = self._load()
@@ -138,15 +149,16 @@ class BuildAttempt:
             except FrameTimeout:
                 ended.late = True
             except WireError:
-                pass  # the job ended before it could say how; the exit report does
+                pass  # the job ended before it could answer; its exit report says why
             ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
             ended.compile_s += time.monotonic() - begin
             ended.starved = limits.out_of_memory_kills() > kills
         self.abandon.heed()
 
     def _load(self) -> str | None:
-        """Why the module can't be loaded; None where it can, there is none, or nobody knows: the contestant then
-        finds out.
+        """Return the loader's error message.
+
+        None if the module loads, if there is none, or if it is unknown: the contestant finds out then.
         """
         if self.ended.exit_code != 0:
             return None
@@ -167,7 +179,7 @@ class BuildAttempt:
                 if answer.get("type") == "loaded" and isinstance(answer.get("error"), str):
                     error = answer["error"]
             except (FrameTimeout, WireError):
-                pass  # its initialisers end the process, or don't end
+                pass  # the module's initialisers ended the process, or did not end
         self.abandon.heed()
         return error
 

@@ -1,17 +1,11 @@
-"""Builds one solution: what does it ask for, is it in the cache, compile the rest in sandboxes.
+"""Build one solution: discover its extensions and compile those not cached.
 
-Trusted side; imports the rest of `build`, `zygote` and the vocabulary. No text of the submission is executed or given
-to a shell here, and a module's bytes are copied, never loaded. Called from many threads and processes at once:
-equal extensions are compiled once.
+Trusted side. No text of the solution is executed or given to a shell here, and modules are copied, never loaded. May be
+called from many threads and processes at once: equal extensions are compiled once.
 
-Decision: what the solution's text says is compiled while a harvest still finds out what the solution asks for, which
-needs torch and takes seconds where nothing is warm. The harvest alone decides what is built: a guess that it confirms
-has a head start, any other is ended and leaves no trace in a verdict (pinned by
-`tests/unit/runner/executors/test_builds_ahead.py`).
-
-Decision: an extension that does not build is not a verdict yet, because some solutions catch the error and go another
-way. So the harvest is repeated with that error in place of the extension; only if it comes back out of the
-solution is it `compile_error` (pinned by `test_a_caught_compile_error_is_no_verdict`).
+Extensions that a static scan finds are compiled while the discovery still runs; the discovery alone decides. An
+extension that does not build is no verdict yet, because some solutions catch the error: the discovery is repeated with
+that error. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -42,10 +36,10 @@ from harness.toolchain.torchinfo import find_torch
 from harness.toolchain.zygotes import BuilderZygotes
 
 _OF_NAMES = (FileExistsError, IsADirectoryError, NotADirectoryError)
-"""What no disk or missing folder brings about: two of a build's own files in one place."""
+"""Errors that no full disk or missing folder causes: two of a build's own files have the same place."""
 
 _MAX_ROUNDS = 4
-"""Harvests of one solution; each but the first follows an extension that did not build."""
+"""Most discoveries of one solution; each after the first follows an extension that did not build."""
 
 
 def build_solution(
@@ -63,16 +57,32 @@ def build_solution(
     seed: int = 0,
     begun: Compilations | None = None,
 ) -> BuildOutcome:
-    """Everything that can be built before a solution runs, or why it can't run at all.
+    """Build the extensions of a solution that can be built before it runs.
 
-    `arguments` describes the constructor's arguments and one call's inputs (`arguments.describe`); without it a
-    constructor that needs arguments is not run, and what it would ask for is built where the solution runs.
-    `timeout_s` is for compiling one extension, `import_timeout_s` for importing and constructing. All output is
-    appended to `log_path`. `begun` is what was begun of it already (`begin_ahead`); it is closed in the end.
+    Args:
+        source: Text of the solution.
+        filename: Name of its file.
+        zygotes: Processes to fork from.
+        toolchain: How to build.
+        cache: Cache of modules.
+        log_path: All output is appended to this file.
+        timeout_s: Limit in seconds for compiling one extension.
+        sandbox: Sandbox mode.
+        arguments: Constructor arguments and inputs (`arguments.describe`). Without them, a constructor that needs
+            arguments does not run, and its extensions are built in the contestant.
+        import_timeout_s: Limit in seconds for importing, constructing and calling the solution.
+        seed: Seed for the constructor.
+        begun: Compilations from `begin_ahead`; closed at the end.
 
-    A fault of the submission is the outcome's `failure`; one of the harness (a dead zygote, an exception that nobody
-    foresaw) is a `harness_error` there. Raises `SandboxUnavailable` (a strict sandbox that can't be had), `CacheError`,
-    `MachineError`, and `OSError` where the log can't be written.
+    Returns:
+        The modules, or in `failure` why the solution can't run. Faults of the harness (a dead zygote, an unexpected
+        exception) are a `harness_error` there.
+
+    Raises:
+        SandboxUnavailable: A strict sandbox can't be created.
+        CacheError: The cache can't be read or written.
+        MachineError: A tool is missing.
+        OSError: The log can't be written.
     """
     begin = time.monotonic()
     if begun is None:
@@ -100,7 +110,7 @@ def build_solution(
         )
         failure = build.run()
         if failure is not None and (lack := cache.lacks_room()) is not None:
-            # Whatever the tools said then, it may have been this: no verdict on the submission.
+            # A full disk may have caused any error above: no verdict on the solution.
             raise CacheError(lack)
         return build.outcome(failure, time.monotonic() - begin)
     except (CacheError, MachineError, SandboxUnavailable):
@@ -108,10 +118,10 @@ def build_solution(
     except Exception as error:
         if isinstance(error, OSError) and not isinstance(error, _OF_NAMES):
             raise
-        # Ours to mend, and met by this submission alone so far: the others' builds go on.
+        # A bug of the harness that only this solution has met so far: other builds go on.
         failure = Failure(
             status=Status.harness_error,
-            reason=one_line(f"a fault of the harness while building: {type(error).__name__}: {error}"),
+            reason=one_line(f"error in the harness while building: {type(error).__name__}: {error}"),
             evidence={"phase": "build"},
             detail=traceback.format_exc(),
         )
@@ -130,8 +140,17 @@ def begin_ahead(
     timeout_s: float,
     sandbox: SandboxMode = "auto",
 ) -> Compilations:
-    """Begin, in the background, with what the solution's text says, for a `build_solution` to come with the same
-    arguments. To be closed where none comes.
+    """Start compiling the extensions that a static scan finds, in the background.
+
+    Pass the result to `build_solution` with the same arguments, or close it.
+
+    Args:
+        source: Text of the solution.
+        zygotes: Processes to fork from.
+        toolchain: How to build.
+        cache: Cache of modules.
+        timeout_s: Limit in seconds for compiling one extension.
+        sandbox: Sandbox mode.
     """
     begun = _compilations(source, zygotes, toolchain, cache, timeout_s, sandbox)
     begun.foresee()
@@ -208,8 +227,10 @@ class _Build:
         return outcome
 
     def _harvest(self, refused: Mapping[str, CompilerError]) -> tuple[Sequence[ExtensionSpec], Failure | None]:
-        """The extensions asked for. A complete answer without a fault is remembered for equal solutions, and so is one
-        whose only fault is an extension that was refused: where all is known, nothing has to be imported.
+        """Return the extensions that the solution asks for.
+
+        A complete answer without a fault is cached for equal solutions. So is one whose only fault is a refused
+        extension.
         """
         sentences = {digest: error.sentence() for digest, error in refused.items()}
         key = digest_text(
@@ -253,7 +274,7 @@ class _Build:
         return found.specs, found.failure
 
     def _explained(self, failure: Failure | None, refused: Mapping[str, CompilerError]) -> Failure | None:
-        """A failure that comes of an extension's error names that error."""
+        """Use an extension's compiler error as the failure's reason, if it is the cause."""
         if (failure is not None and failure.status is not Status.compile_error) or not refused:
             return failure
         digest, error = next(iter(refused.items()))
@@ -280,7 +301,7 @@ class _Build:
         return tried
 
     def _log(self, what: str, data: bytes) -> None:
-        """Add a job's output to the solution's log."""
+        """Append a job's output to the solution's log."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             log.write(f"\n== {what} ==\n".encode(errors="replace") + data)

@@ -1,13 +1,11 @@
-"""Built modules on disk under the address of their content, shared by concurrent runs.
+"""Cache of built modules on disk, by content address, shared by concurrent runs.
 
-Edge, trusted side. Imports `config`, for the default limit, and of the sandbox what removes its leftovers.
+Trusted side. An entry is a folder `entries/ab/abcd…/` with `entry.json` (metadata, size and SHA-256 of the module) and,
+for a build, `module.so`. It appears whole, by renaming, and never changes. An entry whose module does not match its
+metadata is removed and counts as a miss.
 
-An entry is a folder `entries/ab/abcd…/` that holds `entry.json` (metadata, size and SHA-256 of the module) and, for a
-build, `module.so`. It appears whole, by renaming, and is never changed. An entry whose module is not what its metadata
-says is removed and counts as a miss.
-
-Whoever uses an entry holds a shared lock on its folder; eviction takes only folders that it can lock for itself, oldest
-use first. Whoever builds one holds a lock on its key, so that concurrent runs compile it once.
+A user of an entry holds a shared lock on its folder. Eviction removes the least recently used folders that it can lock
+exclusively. A builder holds a lock on the key, so that concurrent runs compile it once.
 """
 
 from __future__ import annotations
@@ -33,24 +31,24 @@ from harness.sandbox import cleanup
 
 MAX_MODULE_BYTES = 2**30
 MIN_FREE_BYTES = 2 * 2**20
-"""With less than this free on the cache's disk, what a compiler says tells nothing about a solution."""
+"""With less free space on the cache's disk, a compiler error says nothing about the solution."""
 _MODULE = "module.so"
 _ENTRY = "entry.json"
 _KEY = re.compile(r"[0-9a-f]{64}")
 _PUBLISH_TRIES = 100
 _STALE_S = 24 * 3600.0
-"""No build takes as long: a draft that old belongs to nobody."""
+"""Age at which a draft is removed. No build takes as long."""
 _PUTS_A_LOOK = 128
 _KEPT_AFTER_EVICTION = 0.9
-"""Eviction goes on to this share of the limit, so that it is not run for every entry."""
+"""Share of the limit down to which eviction removes entries, so that it does not run for every new entry."""
 
 
 class CacheError(Exception):
-    """The cache can't be written or read. The message says where and why."""
+    """The cache can't be read or written. The message says where and why."""
 
 
 class _Lease:
-    """A shared lock on an entry's folder, until closed or forgotten."""
+    """A shared lock on an entry's folder, until it is closed or garbage-collected."""
 
     def __init__(self, folder: Path) -> None:
         self._fd: int | None = None
@@ -58,7 +56,7 @@ class _Lease:
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def holds(self, folder: Path) -> bool:
-        """Whether what is locked is still what stands there."""
+        """Whether the locked folder is still at this path."""
         return self._fd is not None and _same(self._fd, folder)
 
     def close(self) -> None:
@@ -72,7 +70,13 @@ class _Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedModule:
-    """An entry in use: it stays on disk until `release`. `path` is None where the entry holds no module."""
+    """An entry in use, which stays on disk until `release`.
+
+    Attributes:
+        key: Content address.
+        path: The module; None if the entry has none.
+        metadata: The stored JSON object.
+    """
 
     key: str
     path: Path | None
@@ -80,12 +84,20 @@ class CachedModule:
     _lease: _Lease
 
     def release(self) -> None:
-        """Allow eviction. Idempotent; happens by itself when the object goes."""
+        """Allow eviction. Idempotent; garbage collection does the same."""
         self._lease.close()
 
 
 class BuildCache:
-    """Entries below `root`, at most about `max_bytes` of them. Safe for concurrent threads and processes."""
+    """A cache below one folder. Safe for concurrent threads and processes.
+
+    Args:
+        root: The cache's folder, created if missing.
+        max_bytes: Approximate limit of all entries together.
+
+    Raises:
+        CacheError: The folder can't be created.
+    """
 
     def __init__(self, root: Path, max_bytes: int = CACHE_LIMIT_BYTES) -> None:
         self.root = root
@@ -100,17 +112,23 @@ class BuildCache:
                 folder.mkdir(parents=True, exist_ok=True)
             self._sweep()
         except OSError as error:
-            raise CacheError(f"the build cache {root} can't be made ({error.strerror}); choose another") from error
+            raise CacheError(
+                f"the build cache {root} can't be created ({error.strerror}); choose another folder with --cache"
+            ) from error
 
     def get(self, key: str) -> CachedModule | None:
-        """The entry of that key with its module verified, or None. The caller releases it."""
+        """Return the entry with its module verified, or None. The caller must release it.
+
+        Args:
+            key: Content address.
+        """
         folder = self._folder(key)
         try:
             lease = _Lease(folder)
         except OSError:
             return None
         if not lease.holds(folder):
-            return None  # evicted while we waited
+            return None  # evicted while waiting for the lock
         value = _verified(folder)
         if value is None:
             lease.close()
@@ -122,10 +140,20 @@ class BuildCache:
         return CachedModule(key=key, path=path, metadata=value["metadata"], _lease=lease)
 
     def put(self, key: str, module: Path | None, metadata: Mapping[str, Any]) -> CachedModule:
-        """Add an entry with a copy of `module`, and evict others where the limit asks for it. The caller releases it.
+        """Add an entry with a copy of `module`, and evict old entries if necessary.
 
-        `module` may lie in a folder that untrusted code wrote: it is copied only if it is a regular file of at most
-        `MAX_MODULE_BYTES`, and links are not followed. Raises `CacheError`; a `ValueError` where it is no such file.
+        Args:
+            key: Content address.
+            module: File that untrusted code may have written: it is copied only if it is a regular file of at most
+                `MAX_MODULE_BYTES`, without following links. None stores metadata only.
+            metadata: JSON object to store.
+
+        Returns:
+            The entry; the caller must release it.
+
+        Raises:
+            CacheError: The cache can't be written.
+            ValueError: `module` is not such a file.
         """
         folder = self._folder(key)
         try:
@@ -147,7 +175,11 @@ class BuildCache:
         return held
 
     def recall(self, key: str) -> Mapping[str, Any] | None:
-        """The metadata of an entry without a module."""
+        """Return the metadata of an entry without a module, or None.
+
+        Args:
+            key: Content address.
+        """
         found = self.get(key)
         if found is None:
             return None
@@ -156,7 +188,13 @@ class BuildCache:
 
     @contextlib.contextmanager
     def building(self, key: str) -> Iterator[None]:
-        """Held by whoever builds this key; others wait. They should look again when they get it."""
+        """Hold the lock for building a key.
+
+        Others wait. After acquiring the lock, call `get` again: the entry may exist by then.
+
+        Args:
+            key: Content address.
+        """
         self._folder(key)
         path = self._locks / f"{key[:2]}.{key}"
         while True:
@@ -164,7 +202,7 @@ class BuildCache:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if _same(fd, path):
                 break
-            os.close(fd)  # the one before us removed it
+            os.close(fd)  # the previous holder removed the file
         try:
             yield
         finally:
@@ -172,22 +210,28 @@ class BuildCache:
             os.close(fd)
 
     def scratch(self) -> Path:
-        """A new empty folder on the cache's file system. The caller removes it."""
+        """Create an empty folder on the cache's file system. The caller removes it."""
         return Path(tempfile.mkdtemp(prefix="work-", dir=self._drafts))
 
     def lacks_room(self) -> str | None:
-        """Why nothing more can be built here, with what to do: the disk is full. None where it is not."""
+        """Return an error message if the disk is full, else None."""
         disk = os.statvfs(self.root)
         if disk.f_blocks and disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
-            return f"the disk of the build cache {self.root} is full: make room, or name another by --cache"
+            return f"the disk of the build cache {self.root} is full: free space, or choose another folder with --cache"
         return None
 
     def size_bytes(self) -> int:
-        """What all entries take."""
+        """Return the size of all entries in bytes."""
         return sum(size for _, size, _ in self._listing())
 
     def evict(self) -> int:
-        """Remove entries, oldest use first, until the limit holds. Those in use stay. Returns how many went."""
+        """Remove the least recently used entries until the limit holds.
+
+        Entries in use stay.
+
+        Returns:
+            The number of removed entries.
+        """
         listing = self._listing()
         total = sum(size for _, size, _ in listing)
         removed = 0
@@ -204,7 +248,10 @@ class BuildCache:
         return removed
 
     def _evict_if_due(self, added: Path) -> None:
-        """Look at all entries only when they may be too much, and now and then, since others add entries too."""
+        """Evict if the limit may be exceeded, and every `_PUTS_A_LOOK` entries.
+
+        Other processes add entries too.
+        """
         self._puts += 1
         if self._total_bytes is not None and self._puts % _PUTS_A_LOOK:
             with contextlib.suppress(OSError):
@@ -214,7 +261,7 @@ class BuildCache:
         self.evict()
 
     def _sweep(self) -> None:
-        """Remove what a killed process left half-made."""
+        """Remove drafts that killed processes left behind."""
         for path in self._drafts.iterdir():
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _STALE_S:
@@ -222,11 +269,11 @@ class BuildCache:
 
     def _folder(self, key: str) -> Path:
         if not _KEY.fullmatch(key):
-            raise ValueError(f"a key is a SHA-256 in hex, not {key!r:.80}")
+            raise ValueError(f"a cache key must be a SHA-256 in hex, not {key!r:.80}")
         return self._entries / key[:2] / key
 
     def _publish(self, draft: Path, folder: Path) -> CachedModule:
-        """Put a draft in its place, or use the equal entry that stands there; in use from the first moment."""
+        """Move a draft to its place, or use the entry that is there; locked throughout."""
         lease = _Lease(draft)
         for _ in range(_PUBLISH_TRIES):
             try:
@@ -236,26 +283,26 @@ class BuildCache:
                     raise
                 if (held := self.get(folder.name)) is not None:
                     return held
-                continue  # it was damaged or is gone again: now there is room
+                continue  # the entry was damaged or has been removed: try again
             _sync_folder(folder.parent)
             value = json.loads((folder / _ENTRY).read_text(encoding="utf-8"))
             path = folder / _MODULE if value["module"] is not None else None
             return CachedModule(key=folder.name, path=path, metadata=value["metadata"], _lease=lease)
-        raise CacheError(f"the build cache can't replace the damaged entry {folder}; remove it")
+        raise CacheError(f"the build cache can't replace the damaged entry {folder}: remove it by hand")
 
     def _listing(self) -> list[tuple[float, int, Path]]:
-        """Last use, size and folder of every entry."""
+        """Return last use, size and folder of every entry."""
         found = []
         for folder in self._entries.glob("??/*"):
             try:
                 size = sum(item.stat().st_size for item in folder.iterdir())
                 found.append(((folder / _ENTRY).stat().st_mtime, size, folder))
             except OSError:
-                continue  # somebody else is removing it
+                continue  # another process is removing it
         return found
 
     def _remove(self, folder: Path, *, even_in_use: bool = False) -> bool:
-        """Remove an entry unless it is in use (a damaged one is of no use)."""
+        """Remove an entry unless it is in use. A damaged entry is removed in any case."""
         try:
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -284,7 +331,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _same(fd: int, path: Path) -> bool:
-    """Whether an open file is still what the path leads to."""
+    """Whether an open file is still the one at `path`."""
     try:
         held, now = os.fstat(fd), os.stat(path)
     except OSError:
@@ -293,7 +340,7 @@ def _same(fd: int, path: Path) -> bool:
 
 
 def _verified(folder: Path) -> dict[str, Any] | None:
-    """What `entry.json` says, if it is well-formed and the module is the one it describes."""
+    """Return the content of `entry.json` if it is well-formed and matches the module."""
     try:
         value = json.loads((folder / _ENTRY).read_text(encoding="utf-8"))
         if type(value) is not dict or value["key"] != folder.name or type(value["metadata"]) is not dict:
@@ -313,15 +360,15 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def _copy(source: Path, target: Path) -> dict[str, Any]:
-    """Copy an untrusted file's bytes and describe them."""
+    """Copy an untrusted file and describe the copy."""
     try:
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise ValueError(f"no module was built: {error.strerror}") from error
+        raise ValueError(f"the build produced no module: {error.strerror}") from error
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_MODULE_BYTES:
         os.close(fd)
-        raise ValueError(f"the built module is no regular file of at most {MAX_MODULE_BYTES} bytes")
+        raise ValueError(f"the built module is not a regular file of at most {MAX_MODULE_BYTES} bytes")
     with os.fdopen(fd, "rb") as reader, target.open("wb") as writer:
         shutil.copyfileobj(reader, writer)
         os.fsync(writer.fileno())

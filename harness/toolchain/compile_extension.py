@@ -1,7 +1,7 @@
-"""Compiles one extension in a sandbox, unless the cache has it, and says what came of it.
+"""Compile one extension in a sandbox, unless the cache has it.
 
-Trusted side. Imports the toolchain's interface, the cache, `zygote` and the vocabulary. The module's bytes are copied,
-never loaded; what a job and a log say are claims about their own submission.
+Trusted side. The module's bytes are copied, never loaded. The build process and its log are claims about their own
+solution.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from harness.toolchain.toolchain import LEAN_FAILED, QUICK_FAILED, BuildReport, 
 from harness.toolchain.zygotes import BuilderZygotes
 
 FORMAT = 2
-"""Version of what an entry of the cache says about a build; part of its key."""
+"""Version of a build's cache entry; part of its key."""
 
 REFUSAL_FORMAT = 2
-"""Version of when a build has failed for good (`harness.toolchain.headers.fallback`); part of the key of its log."""
+"""Version of the rules for final failures (`headers/fallback.py`); part of the key of a failed build's log."""
 
 _COMPILERS = frozenset({"g++", "nvcc", "nvlink", "ptxas"})
 _MAX_REMEMBERED_CHARS = 200_000
 MAX_MODULES_BYTES = 4 * 2**30
-"""Of all extensions of one solution together: they lie in the cache at once, and files with holes are copied whole."""
+"""Limit of all extensions of one solution together: the cache holds them at once, and copies sparse files whole."""
 _PASSING = re.compile(r"No space left|Cannot allocate|out of memory|internal compiler error|Killed|Terminated|signal")
-"""Errors that another run need not meet again."""
+"""Errors that may not occur again in another run."""
 _KILLED = re.compile(r"^Killed signal terminated|died due to signal 9\b")
-"""What a compiler's driver says of a part that was killed. The sandbox ends a whole job, the kernel one process."""
+"""Message of a compiler driver if the kernel killed one of its processes. The sandbox kills the whole job instead."""
 
 
 @dataclass(slots=True)
 class CompileResult:
-    """What became of one extension: a module, an error of its author's, or a failure.
+    """Result for one extension: a module, an error of its author, or a failure.
 
-    `said` is what the solution's log should tell of it: a heading, and the compilers' output.
+    `said` is the text for the solution's log: a heading and the compilers' output.
     """
 
     spec: ExtensionSpec
@@ -58,27 +58,30 @@ class CompileResult:
 
 
 class _Room:
-    """What the modules of one solution may still take. Safe to be used by several threads."""
+    """Bytes that the modules of one solution may still use. Thread-safe."""
 
     def __init__(self) -> None:
         self._left_bytes = MAX_MODULES_BYTES
         self._lock = threading.Lock()
 
     def take(self, module: Path) -> None:
-        """Raises `ValueError` where there is none for this one. What is no file at all is left to others to refuse."""
+        """Reserve the module's size. Raises `ValueError` if it does not fit.
+
+        A missing file is reported elsewhere.
+        """
         try:
             size = module.lstat().st_size
         except OSError:
             return
         with self._lock:
             if size > self._left_bytes:
-                raise ValueError(f"the extensions of one solution take more than {MAX_MODULES_BYTES / 2**30:.0f} GiB")
+                raise ValueError(f"the extensions of one solution exceed {MAX_MODULES_BYTES / 2**30:.0f} GiB together")
             self._left_bytes -= size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
-    """Builds the extensions of one solution, whose text is `source`. Safe to be used by several threads."""
+    """Builds the extensions of the solution whose text is `source`. Thread-safe."""
 
     zygotes: BuilderZygotes
     toolchain: Toolchain
@@ -89,7 +92,18 @@ class Compiler:
     room: _Room = field(default_factory=_Room)
 
     def build(self, spec: ExtensionSpec, abandon: Abandon) -> CompileResult:
-        """From the cache, or compiled now. Raises `CacheError`, `MachineError`, `SandboxUnavailable`, `Abandoned`."""
+        """Return the extension from the cache, or compile it.
+
+        Args:
+            spec: The extension.
+            abandon: Lets another thread end the build.
+
+        Raises:
+            CacheError: The cache can't be read or written.
+            MachineError: A tool is missing.
+            SandboxUnavailable: A strict sandbox can't be created.
+            Abandoned: Another thread ended the build.
+        """
         if (failure := self.toolchain.refuse(spec)) is not None:
             return CompileResult(spec, failure=failure)
         key = digest_text("module", str(FORMAT), self.toolchain.key(spec))
@@ -97,11 +111,11 @@ class Compiler:
             return known
         with self.cache.building(key):
             abandon.heed()
-            # Somebody else may have built it while this waited.
+            # Another process may have built it meanwhile.
             return self._known(spec, key) or self._compile(spec, key, abandon)
 
     def _known(self, spec: ExtensionSpec, key: str) -> CompileResult | None:
-        """What the cache says: a module, or a compiler's log that ends in an error."""
+        """Look in the cache for a module or for the log of a failed build."""
         if (held := self.cache.get(key)) is not None:
             assert held.path is not None
             try:
@@ -114,7 +128,7 @@ class Compiler:
             log = str(remembered["log"])
             error = self.toolchain.interpret(spec, log, solution=self.source).error
             if error is not None:
-                heading = f"building extension {spec.name} (the compiler's output of an earlier run)"
+                heading = f"building extension {spec.name} (compiler output of an earlier run)"
                 return CompileResult(spec, error=error, said=(heading, log.encode()))
         return None
 
@@ -160,14 +174,14 @@ class Compiler:
         return tried
 
     def _verdict(self, spec: ExtensionSpec, ended: Ended, diagnostics: Diagnostics) -> CompileResult | None:
-        """What a job that brought no usable module means; None after a success."""
+        """Interpret a job that produced no usable module; None after a success."""
         if ended.exit_code == 0:
-            # Late or dead while loading: the contestant finds out.
+            # If loading timed out or the loader died, the contestant finds out.
             if (message := _load_error(ended.load_error, spec)) is None:
                 return None
             symbol = undefined_symbol(ended.load_error or "")
             if symbol is not None and any(f"({symbol})" in lack for lack in diagnostics.not_emulated):
-                # Declared by the source itself, and held by a library of CUDA's.
+                # The source declares the symbol; a CUDA library defines it.
                 return _not_emulated(spec, diagnostics)
             return CompileResult(spec, error=CompilerError(tool="loader", message=message))
         report = ended.report
@@ -183,32 +197,32 @@ class Compiler:
         if report is None or report.cause == "lost":
             return CompileResult(spec, failure=harness_error("the builder was lost: its zygote died"))
         error = diagnostics.error
-        # Sources and flags can have compilers killed too, or say that they were: the kernel counts what it kills.
+        # Sources and flags can kill a compiler, or print that one was killed: only the kernel's count is believed.
         killed = error is not None and error.file is None and _KILLED.search(error.message) is not None
         if report.cause == "machine_memory" or (killed and ended.starved and report.cause == "exited"):
-            reason = f"this machine ran out of memory while {spec.name} was compiled: take fewer --jobs, or free some"
+            reason = f"this machine ran out of memory while compiling {spec.name}: use fewer --jobs or free memory"
             return CompileResult(spec, failure=harness_error(reason))
         if report.cause == "memory_limit":
-            message = f"the compiler takes more than {MEMORY_BYTES / 2**30:.0f} GiB of memory"
+            message = f"the compiler uses more than {MEMORY_BYTES / 2**30:.0f} GiB of memory"
         elif report.cause == "disk_limit":
             message = f"the compiler writes more than {DISK_BYTES / 2**30:.0f} GiB"
         elif diagnostics.fault is not None:
             return CompileResult(
-                spec, failure=harness_error(f"preparing {spec.name} for the CPU failed: {diagnostics.fault}")
+                spec, failure=harness_error(f"translating {spec.name} for the CPU failed: {diagnostics.fault}")
             )
         elif diagnostics.not_emulated:
-            return _not_emulated(spec, diagnostics)  # what the compiler then says comes of that
+            return _not_emulated(spec, diagnostics)  # compiler errors after this are consequences
         elif diagnostics.error is not None:
             return CompileResult(spec, error=diagnostics.error)
         elif ended.exit_code is None:
-            message = f"the build broke off (exit code {report.exit_code}, signal {report.signal})"
+            message = f"the build was interrupted (exit code {report.exit_code}, signal {report.signal})"
         else:
-            message = f"the compiler failed with exit code {ended.exit_code} and no message that can be read"
+            message = f"the compiler failed with exit code {ended.exit_code} and printed no recognizable error"
         return CompileResult(spec, error=CompilerError(tool="build", message=message))
 
 
 def read_log(path: Path) -> bytes:
-    """The output of a job, cut at `MAX_LOG_CHARS`; empty where it left none."""
+    """Return a job's output, cut at `MAX_LOG_CHARS`; empty if there is none."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_LOG_CHARS)
@@ -217,7 +231,7 @@ def read_log(path: Path) -> bytes:
 
 
 def harness_error(error: object) -> Failure:
-    """A fault of ours or of the machine, met while building."""
+    """Return a failure of the harness or the machine in the build phase."""
     return Failure(status=Status.harness_error, reason=one_line(str(error)), evidence={"phase": "build"})
 
 
@@ -235,18 +249,18 @@ def _not_emulated(spec: ExtensionSpec, diagnostics: Diagnostics) -> CompileResul
 
 
 def _refusal(key: str) -> str:
-    """The key under which the log of a build that failed is remembered."""
+    """Return the cache key for the log of a failed build."""
     return digest_text("refusal", str(REFUSAL_FORMAT), key)
 
 
 def _is_final(ended: Ended, error: CompilerError | None) -> bool:
-    """Whether the same sources would give that error again."""
+    """Whether the same sources would give the same error again."""
     by_itself = ended.report is not None and ended.report.cause == "exited" and ended.exit_code not in (None, 0)
     return by_itself and error is not None and error.tool in _COMPILERS and not _PASSING.search(error.message)
 
 
 def _load_error(error: str | None, spec: ExtensionSpec) -> str | None:
-    """What the author did wrong, where the loader's refusal is surely that."""
+    """Translate the loader's error if it is certainly the author's mistake, else None."""
     if error is None:
         return None
     if error.startswith("missing export"):
@@ -260,7 +274,7 @@ def _load_error(error: str | None, spec: ExtensionSpec) -> str | None:
 
 
 def _headers(plan: Plan, ended: Ended, log: str) -> dict[str, str]:
-    """How each unit was built in the end."""
+    """Say for each unit how its final object was built."""
     lines = f"\n{log}"
     return {
         unit: "full"

@@ -1,8 +1,7 @@
-"""What compilers said, read: the first error with its place, and what each kernel uses of the GPU.
+"""Parse compiler output: the first error, and the resources of each kernel.
 
-Pure; trusted side. The text comes out of a sandbox and may hold anything: it is searched, never believed beyond its
-words, and everything taken from it is bounded. So is the time: a log is an untrusted party's, and lines are cut before
-anything is looked for inside of them.
+Trusted side. The text comes out of a sandbox and may hold anything, so every extracted value is bounded. Lines are cut
+before the regexes run, so that a hostile log can't make the parser slow.
 """
 
 from __future__ import annotations
@@ -20,28 +19,30 @@ MAX_KERNELS = 256
 _MAX_MESSAGE = 400
 
 MAX_LINE_CHARS = 16_000
-"""Of a line of a log, what is looked at: names of templates are long, and nothing that is looked for stands behind."""
+"""Part of a log line that is searched. Template names are long; nothing of interest follows later."""
 
 TEXTS_KEPT = 2
-"""Texts whose lines are kept: all that one burst reports is placed in the same ones."""
+"""Texts whose lines are cached: all reports of one burst refer to the same ones."""
 
 NOTE = "[harness]"
-"""Begins every line of a log that is the harness's own."""
+"""Prefix of every log line that the harness itself wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMap:
-    """Which lines of a written file are which lines of the texts it was made of.
+    """Maps lines of a generated file to lines of the source texts in it.
 
-    `parts` holds, for each text, its name for people (`cuda source 1`), the text, and the line of the file at which
-    it begins (from 1).
+    Attributes:
+        file: Name of the generated file.
+        parts: For each text its display name (`cuda source 1`), the text, and the line of `file` where it begins
+            (from 1).
     """
 
     file: str
     parts: tuple[tuple[str, str, int], ...]
 
     def locate(self, line: int) -> tuple[str, int, str] | None:
-        """Name of the text, line in it (from 1), and the line itself."""
+        """Return the text that covers `line`: its name, line number (from 1) and line."""
         for name, text, begin in reversed(self.parts):
             if begin <= line <= begin + _breaks(text):
                 return name, line - begin + 1, _lines(text)[line - begin]
@@ -50,8 +51,15 @@ class SourceMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerError:
-    """The first error. `file` names the source text (`cuda source 1`, `cpp source 1`) or, where the error is elsewhere,
-    a file or tool; `line` is the line in it, `solution_line` the line in the solution's file, where it can be told.
+    """The first error of a build.
+
+    Attributes:
+        tool: The compiler or tool that reported it.
+        message: The message, in one line.
+        file: Name of the source text (`cuda source 1`, `cpp source 1`), or another file or tool.
+        line: Line in `file` (from 1).
+        solution_line: Line in the solution's file, if it is known.
+        text: The source line.
     """
 
     tool: str
@@ -62,7 +70,10 @@ class CompilerError:
     text: str = ""
 
     def sentence(self) -> str:
-        """One line for people: `cuda source 1, line 12 (line 45 of the solution): identifier "x" is undefined`."""
+        """Return the error in one line.
+
+        Example: `cuda source 1, line 12 (line 45 of the solution): identifier "x" is undefined`.
+        """
         place = self.file or self.tool
         if self.line is not None:
             place += f", line {self.line}"
@@ -80,8 +91,9 @@ class CompilerError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelResources:
-    """What one kernel uses of the GPU, as ptxas reports it for one architecture. Sizes in bytes a thread (stack,
-    spills) or a block (static shared memory).
+    """GPU resources of one kernel for one architecture, as ptxas reports them.
+
+    `stack_bytes` and the spills are bytes per thread, `shared_bytes` (static) is bytes per block.
     """
 
     kernel: str
@@ -104,8 +116,13 @@ class KernelResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
-    """All that was read out of one log. `not_emulated` is what the host device says it can't execute, with places;
-    `fault` is an exception of the harness's own code that ran among the compilers.
+    """Everything parsed from one log.
+
+    Attributes:
+        error: The first compiler error.
+        kernels: Resources of the compiled kernels.
+        not_emulated: Constructs that the host device can't execute, with their places.
+        fault: An exception in the harness's own code that ran between the compilers.
     """
 
     error: CompilerError | None = None
@@ -133,7 +150,7 @@ class Diagnostics:
 
 
 _TELLING = re.compile(r"error|fatal|undefined reference|multiple definition|cannot find|^/bin/sh: ")
-"""What each of the lines below holds: others, of which a log may have millions, are passed over at once."""
+"""Words that a line must contain to match any pattern below; the log may hold millions of other lines."""
 
 # One error a line, of the compilers and tools that a build runs.
 _PLACED = (
@@ -150,7 +167,7 @@ _UNPLACED = (
     ("nvlink", re.compile(r"^nvlink (?:fatal|error)\s*: (?P<message>.+)$")),
     ("nvcc", re.compile(r"^(?:nvcc fatal|nvcc error)\s*: (?P<message>.+)$")),
     ("linker", re.compile(r"^.*(?P<message>(?:undefined reference|multiple definition|cannot find) .+)$")),
-    # By whatever name a driver was started: `g++-13`, `x86_64-conda-linux-gnu-c++`.
+    # The driver may have any prefix or suffix: `g++-13`, `x86_64-conda-linux-gnu-c++`.
     (
         "g++",
         re.compile(
@@ -171,10 +188,17 @@ _CONTEXT_LINES = 40
 
 
 def first_error(log: str, maps: Sequence[SourceMap], solution: str | None = None) -> CompilerError | None:
-    """The first error of a log, placed in the source texts where it can be. None where nothing looks like one.
+    """Return the first error of a log, placed in the source texts if possible.
 
-    `solution` is the text of the solution's file. An error in a header is placed where the compiler says that the
-    sources caused it.
+    An error in a header gets the place in the sources that the compiler names as its cause.
+
+    Args:
+        log: The compilers' output.
+        maps: The generated files of the build.
+        solution: Text of the solution's file, to find the line in it.
+
+    Returns:
+        None if no line is an error.
     """
     lines = [line[:MAX_LINE_CHARS] for line in log[:MAX_LOG_CHARS].splitlines()]
     weak: CompilerError | None = None
@@ -183,7 +207,7 @@ def first_error(log: str, maps: Sequence[SourceMap], solution: str | None = None
             continue
         for tool, pattern in _PLACED:
             if match := pattern.match(line):
-                # g++ says before an error where it comes from, nvcc says it afterwards.
+                # g++ prints the origin of an error before it, nvcc after it.
                 before, after = lines[max(0, index - _CONTEXT_LINES) : index], lines[index + 1 :][:_CONTEXT_LINES]
                 context = before[::-1] if tool == "g++" else after
                 return _placed(tool, match, context, maps, solution)
@@ -201,10 +225,16 @@ def first_error(log: str, maps: Sequence[SourceMap], solution: str | None = None
 def place_in_sources(
     parts: Sequence[tuple[str, str, int]], line: int, solution: str
 ) -> tuple[str, int, int | None] | None:
-    """Where `line` of a compiled file comes from: name of the source text, line in it, line in the solution's file.
+    """Find the origin of a compiled file's line.
 
-    `parts` are `SourceMap.parts` of files by this name, those of several extensions if there are; the solution's line
-    is None where the text is not found there. None for a line that the harness added.
+    Args:
+        parts: `SourceMap.parts` of all files of this name, possibly of several extensions.
+        line: Line of the compiled file (from 1).
+        solution: Text of the solution's file.
+
+    Returns:
+        Name of the source text, line in it, and line in the solution's file. None if the harness added the line; the
+        solution's line is None if the text is not found there.
     """
     for name, text, begin in parts:
         if spot := SourceMap(file="", parts=((name, text, begin),)).locate(line):
@@ -213,7 +243,7 @@ def place_in_sources(
 
 
 def in_solution(error: CompilerError, maps: Sequence[SourceMap], solution: str) -> CompilerError:
-    """`error` with its line in the solution's file, if the source text stands there verbatim or its line only once."""
+    """Add the solution's line to `error`, if its text occurs there exactly once."""
     for source in maps:
         for name, text, _ in source.parts:
             if name == error.file and error.line is not None:
@@ -230,7 +260,10 @@ def in_solution(error: CompilerError, maps: Sequence[SourceMap], solution: str) 
 
 
 def kernel_resources(log: str) -> tuple[KernelResources, ...]:
-    """What `ptxas -v` reported, one entry a kernel and architecture, in order, at most `MAX_KERNELS`."""
+    """Parse `ptxas -v` output: one entry per kernel and architecture, in order.
+
+    At most `MAX_KERNELS` entries are returned.
+    """
     found: dict[tuple[str, str], KernelResources] = {}
     for match in _COMPILING.finditer(log[:MAX_LOG_CHARS]):
         if len(found) >= MAX_KERNELS:
@@ -264,7 +297,10 @@ _COMPILING = re.compile(
 
 
 def not_emulated(log: str, maps: Sequence[SourceMap], solution: str | None = None) -> tuple[str, ...]:
-    """The constructs that the host device can't execute, each once with its place, at most `MAX_KERNELS`."""
+    """Return the constructs that the host device can't execute, with places.
+
+    Each appears once; at most `MAX_KERNELS` are returned.
+    """
     found: dict[str, None] = {}
     for match in _NOT_EMULATED.finditer(log[:MAX_LOG_CHARS]):
         spot = _spot(match["file"], int(match["line"][:9]), maps)
@@ -280,7 +316,7 @@ def not_emulated(log: str, maps: Sequence[SourceMap], solution: str | None = Non
 
 
 def own_fault(log: str) -> str | None:
-    """The exception with which the harness's own code among the compilers ended, if it did."""
+    """Return the exception that the harness's own code raised in the build, or None."""
     inside = own = False
     for line in log[:MAX_LOG_CHARS].splitlines():
         if line == "Traceback (most recent call last):":
@@ -298,7 +334,10 @@ _NOT_EMULATED = re.compile(r"^(?P<file>[\w.]+):(?P<line>\d+): note: not emulated
 
 
 def kernel_name(symbol: str) -> str:
-    """The last plain name of a mangled symbol (`_Z9my_kernelIfEvPT_` is `my_kernel`); the symbol where it has none."""
+    """Return the last plain name of a mangled symbol, or the symbol if it has none.
+
+    `_Z9my_kernelIfEvPT_` gives `my_kernel`.
+    """
     if not symbol.startswith("_Z"):
         return symbol
     nested = symbol.startswith("N", 2)
@@ -320,11 +359,11 @@ def kernel_name(symbol: str) -> str:
 
 
 _LENGTH = re.compile(r"L?(\d{1,4})")
-"""Before each part of a mangled name."""
+"""Length prefix of each part of a mangled name."""
 
 
 def undefined_symbol(message: str) -> str | None:
-    """The symbol that the dynamic loader missed."""
+    """Return the symbol that the dynamic loader did not find, or None."""
     found = re.search(r"undefined symbol: (.+)", message)
     return _clip(found[1]) if found else None
 
@@ -380,7 +419,7 @@ def _lines(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=64)
 def _lines_before(solution: str, text: str) -> int | None:
-    """How many lines come before `text` in a solution's file; None where it does not stand there once and verbatim."""
+    """Count the lines before `text` in the solution; None unless it occurs once."""
     if not text.strip() or solution.count(text) != 1:
         return None
     return solution.count("\n", 0, solution.index(text))
@@ -388,7 +427,7 @@ def _lines_before(solution: str, text: str) -> int | None:
 
 @functools.lru_cache(maxsize=TEXTS_KEPT)
 def _single_lines(solution: str) -> dict[str, int]:
-    """The lines that stand in it once, without the blanks around them, and their numbers; empty lines are none."""
+    """Map lines that occur exactly once (stripped, not empty) to their numbers."""
     found: dict[str, int] = {}
     often: set[str] = set()
     for number, line in enumerate(_lines(solution), 1):

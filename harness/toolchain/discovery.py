@@ -1,7 +1,7 @@
-"""The trusted end of a harvest: starts one, reads its claims, and says what a silence means.
+"""Run the discovery of a solution's extensions in a sandbox and check its answers.
 
-Imports `zygote`, `wire`, the vocabulary and `build.spec`. Nothing of the submission is executed or unpickled here;
-the harvest's frames are checked and bounded.
+Trusted side. The discovery process imports the solution (`untrusted/builder/import_solution.py`). Its frames are
+checked and bounded here; nothing of the solution is executed or unpickled. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from harness.toolchain.packages import is_lacking
 from harness.toolchain.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec, SpecError
 
 FORMAT = 4
-"""Version of what a harvest finds; part of the key under which its result is remembered."""
+"""Version of the discovery's result; part of the cache key of that result."""
 
 TARGET = "harness.untrusted.builder.import_solution:main"
 _FORWARD_S = 15.0
-"""Time for the one trial call, which only has to reach the extensions it asks for."""
+"""Time limit of the one trial call, which only has to reach the extensions that it asks for."""
 _END_S = 5.0
 _MEMORY_BYTES = 8 * 2**30
 _MAX_FRAMES = 256
 _MAX_BYTES = MAX_AHEAD_BYTES + 2**20
-"""Of all frames together: beside the extensions there are a few words, and what went wrong."""
+"""Limit of all frames together: the extensions, a few words, and the error text."""
 _MAX_NOTES = 32
 _MAX_DETAIL = 20_000
 _EVIDENCE = ("phase", "exception", "line", "arguments", "package")
@@ -45,12 +45,15 @@ _BLAMABLE = frozenset(
         Status.unsupported,
     }
 )
-"""What a harvest may say of its submission."""
+"""Statuses that a discovery may report for its solution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What a solution asks to have built. `complete` where the harvest came to its own end."""
+    """The extensions that a solution asks for.
+
+    `complete` is true if the discovery process ended normally.
+    """
 
     specs: tuple[ExtensionSpec, ...]
     failure: Failure | None
@@ -72,17 +75,35 @@ def harvest(
     timeout_s: float,
     on_extension: Callable[[ExtensionSpec], None] = lambda spec: None,
 ) -> Discovery:
-    """Import, construct and try a solution in a sandbox. `refused` maps digests of extensions to their build errors;
-    `on_extension` is told of each that is asked for when it is, which may come to nothing.
+    """Run a solution in a sandbox and record the extensions that it asks for.
 
-    Raises `SandboxUnavailable` and `ZygoteError`; everything that the submission does is in the result.
+    The process imports the file, constructs `ModelNew` and calls it once.
+
+    Args:
+        source: Text of the solution.
+        filename: Name of the solution's file.
+        arguments: Constructor arguments and inputs, from `arguments.describe`; None if unknown.
+        refused: Digests of extensions that failed to build, with their errors; the recorder raises these errors.
+        seed: Seed for the constructor.
+        zygote: Process with torch to fork from.
+        sandbox: Sandbox mode.
+        log_path: File for the process's output.
+        timeout_s: Limit in seconds for import, construction and call together.
+        on_extension: Called with each extension as soon as it arrives; the discovery may still fail afterwards.
+
+    Returns:
+        The extensions, and the failure if the solution is at fault.
+
+    Raises:
+        SandboxUnavailable: A strict sandbox can't be created.
+        ZygoteError: The zygote died.
     """
     begin = time.monotonic()
     reader = _DiscoveryReader(source, timeout_s, on_extension)
     policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
     with zygote.spawn(TARGET, policy, log_path) as child:
         child.channel.expect_at_most(_MAX_BYTES)
-        deadline = time.monotonic() + timeout_s  # from now on: that which has torch may have had to start first
+        deadline = time.monotonic() + timeout_s  # only now: the zygote may have had to import torch first
         try:
             child.channel.send(
                 {
@@ -106,7 +127,7 @@ def harvest(
             reader.failure = reader.died(child.wait(_END_S) or child.kill())
         except (WireError, ValueError) as error:
             child.kill()
-            reason = one_line(f"the process sent the harness what its own code there never sends: {error}")
+            reason = one_line(f"the process sent a message that the harness's own code never sends: {error}")
             evidence = {"rule": "protocol", "phase": "build"}
             reader.failure = Failure(status=Status.disqualified, reason=reason, evidence=evidence)
     return Discovery(
@@ -119,7 +140,7 @@ def harvest(
 
 
 class _DiscoveryReader:
-    """What has arrived so far."""
+    """Frames received so far."""
 
     def __init__(self, source: str, timeout_s: float, on_extension: Callable[[ExtensionSpec], None]) -> None:
         self._source = source
@@ -134,7 +155,10 @@ class _DiscoveryReader:
         self._on_extension = on_extension
 
     def take(self, message: Mapping[str, Any]) -> bool:
-        """Take one frame in; True after the last. Raises `ValueError` on what no harvest sends."""
+        """Process one frame; return True after the last.
+
+        Raises `ValueError` for a frame that no discovery sends.
+        """
         kind = message.get("type")
         if kind == "phase" and message.get("phase") in _PHASES:
             self._phase = message["phase"]
@@ -152,27 +176,27 @@ class _DiscoveryReader:
         elif kind == "done":
             notes = message.get("notes")
             if type(notes) is not list or any(type(note) is not str for note in notes):
-                raise ValueError("notes are texts")
+                raise ValueError("notes must be a list of texts")
             self.notes += [one_line(note, limit=300) for note in notes]
             if message.get("failure") is not None:
                 self.failure = _claimed(message["failure"], self._source)
             self.complete = True
             return True
         else:
-            raise ValueError(f"no frame of a harvest: {kind!r:.80}")
+            raise ValueError(f"unknown frame type from the discovery: {kind!r:.80}")
         return False
 
     @property
     def _blames(self) -> bool:
-        """Whether what happens now can only be the solution's fault."""
+        """Whether only the solution can be at fault for an event in the current phase."""
         return not self._touched and self._phase != "forward"
 
     def hung(self, report: ExitReport) -> Failure | None:
-        flood = " and prints without end" if report.log_truncated else ""
+        flood = " and prints endless output" if report.log_truncated else ""
         if not self._blames:
-            self.notes.append(f"harvest stopped: no end of {self._phase} after {self._timeout_s:.0f} s")
+            self.notes.append(f"discovery stopped: {self._phase} did not end within {self._timeout_s:.0f} s")
             return None
-        return self._fault(f"does not end{flood} (waited {self._timeout_s:.0f} s)", report)
+        return self._fault(f"does not end{flood} (limit {self._timeout_s:.0f} s)", report)
 
     def died(self, report: ExitReport) -> Failure | None:
         if report.cause == "lost":
@@ -180,16 +204,16 @@ class _DiscoveryReader:
                 status=Status.harness_error, reason="the builder was lost: its zygote died", evidence={"phase": "build"}
             )
         if report.cause == "machine_memory":
-            reason = "this machine ran out of memory while the file was read: take fewer --jobs, or free some"
+            reason = "this machine ran out of memory while importing the file: use fewer --jobs or free memory"
             return Failure(status=Status.harness_error, reason=reason, evidence={"phase": "build"})
         if self._phase == "parse" and report.cause == "exited":
-            # A parser returns, raises or crashes: this was the harness's own code, and nothing of the file has run.
-            reason = f"the builder failed (exit code {report.exit_code}) before it ran the file; its log says how"
+            # A parser returns, raises or crashes. An exit comes from the harness's own code; the file has not run.
+            reason = f"the builder failed with exit code {report.exit_code} before running the file; see its log"
             return Failure(status=Status.harness_error, reason=reason, evidence={"phase": "build"})
         if not self._blames:
-            self.notes.append(f"harvest ended in {self._phase}: {_ending(report)}")
+            self.notes.append(f"discovery ended in {self._phase}: {_ending(report)}")
             return None
-        flood = " after it printed without end" if report.log_truncated else ""
+        flood = " after endless output" if report.log_truncated else ""
         return self._fault(f"{_ending(report)}{flood}", report)
 
     def _fault(self, what: str, report: ExitReport) -> Failure:
@@ -202,7 +226,7 @@ class _DiscoveryReader:
         }
         match self._phase:
             case "parse":
-                status, doing = Status.syntax_error, "Python's parser, given this file,"
+                status, doing = Status.syntax_error, "Python's parser, reading this file,"
             case "import":
                 status, doing = Status.import_error, "importing the file"
             case _:
@@ -225,12 +249,12 @@ def _ending(report: ExitReport) -> str:
 
 
 def _claimed(value: object, source: str) -> Failure:
-    """What a harvest says is wrong, as far as it is believed. Raises `ValueError` on what none says."""
+    """Check a claimed failure; raise `ValueError` if no discovery would send it."""
     if type(value) is not dict:
-        raise ValueError("a failure is an object")
+        raise ValueError("a failure must be an object")
     failure = Failure.from_json(value)
     if failure.status not in _BLAMABLE:
-        raise ValueError(f"a harvest can't find {failure.status.value}")
+        raise ValueError(f"a discovery can't report the status {failure.status.value}")
     evidence = {
         key: one_line(held, limit=200) if isinstance(held, str) else held
         for key, held in failure.evidence.items()

@@ -1,9 +1,8 @@
-"""The quick ways of compiling a unit that torch's `load_inline` writes, tried before lean headers.
+"""Fast paths to compile the units of an extension, tried before lean headers.
 
-Trusted side; writes text, runs nothing. Two ways: generated bindings without pybind11 in the unit, linked with a
-library that `SharedHeaders` compiled once; a CUDA source compiled in two parts (`harness.toolchain.split`). Where one
-does not fit, the build itself says so and goes on as ever, so that what decides here is only whether a try is worth
-its time.
+Trusted side. There are two: generated bindings without pybind11 in the unit, linked with a library that
+`SharedHeaders` compiled once; and a CUDA source compiled in two parts (`split`). A fast path that fails falls back in
+the build itself, so these checks only avoid useless attempts. See guides/design/split_builds.md.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from harness.toolchain.split import flags
 from harness.toolchain.units import Unit
 
 WAYS = ("prebuilt", "split")
-"""Bindings from the compiled library, CUDA sources in two parts; in the words of `BuildReport`."""
+"""`prebuilt`: bindings from a compiled library. `split`: CUDA sources in two parts. As in `BuildReport.headers`."""
 
 _UNIT_SCRIPT = Path(harness.__file__).parent / "untrusted" / "builder" / "split_compile.py"
 _CHANGES_ABI = re.compile(r"_GLIBCXX_|-fno-|-fsanitize|-flto|-m32|-include|-x$|-fabi|-std=.*98")
@@ -30,7 +29,10 @@ _MENTIONS_PYTHON = re.compile(r"\bpybind11|\bPYBIND11|\bpy::|\bPyObject\b|\bTHP|
 
 
 def bound_text(spec: ExtensionSpec, unit: Unit) -> str | None:
-    """The unit with bindings that need no pybind11; None where it has none, or names Python itself."""
+    """Return the unit's text with bindings that need no pybind11.
+
+    None if the unit has no generated bindings or uses Python's API itself.
+    """
     if spec.functions is None or not unit.parts or not spec.functions or not spec.is_python_module:
         return None
     name, tail, _ = unit.parts[-1]
@@ -50,7 +52,7 @@ def bound_text(spec: ExtensionSpec, unit: Unit) -> str | None:
 
 
 def host_flags(nvcc_flags: Sequence[str]) -> tuple[str, ...] | None:
-    """What g++ gets of the author's flags for nvcc; None where the split build does not know one of them."""
+    """Return the author's nvcc flags for g++; None if one is unknown."""
     try:
         return tuple(flags.for_host([word for flag in nvcc_flags for word in flag.split()]))
     except flags.UnknownFlag:
@@ -58,7 +60,7 @@ def host_flags(nvcc_flags: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def split_settings(cxx: Path, lean_flags: Sequence[str], torch: Sequence[Path], include: Sequence[Path]) -> str:
-    """The file of settings that `harness.untrusted.builder.split_compile` reads."""
+    """Return the settings file for `untrusted/builder/split_compile.py`."""
     value = {
         "cxx": str(cxx),
         "host_flags": list(lean_flags),
@@ -69,11 +71,14 @@ def split_settings(cxx: Path, lean_flags: Sequence[str], torch: Sequence[Path], 
 
 
 def split_command(unit: Unit, settings: str) -> str:
-    """What ninja runs for the two parts of a CUDA unit."""
+    """Return ninja's command for a CUDA unit in two parts."""
     script = shlex.join([sys.executable, "-B", str(_UNIT_SCRIPT)]).replace("$", "$$")
     return f"{script} {unit.file} {unit.object} {settings} $nvcc $cuda_cflags"
 
 
 def bound_command(unit: Unit, options: str, text: str) -> str:
-    """What ninja runs for a unit with quick bindings; `options` is a file of flags, `text` the file to compile."""
+    """Return ninja's command for a unit with compiled bindings.
+
+    `options` is a file of flags, `text` the file to compile.
+    """
     return f"$cxx @{options} $cflags -c {text} -o {unit.object}"

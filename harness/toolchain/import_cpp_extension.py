@@ -1,7 +1,7 @@
-"""Imports `torch.utils.cpp_extension` without letting it open the GPU.
+"""Import `torch.utils.cpp_extension` without initialising the CUDA driver.
 
-For zygotes: that import asks `torch.cuda.is_available()`, only to decide on a warning, and asking initialises the CUDA
-driver, which no fork of the process could use afterwards. Imports torch and nothing of the harness.
+For zygotes. The import calls `torch.cuda.is_available()` to decide on a warning. That call initialises the driver, and
+a fork of this process could not use it afterwards.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The build file for ninja, and what is tried first: the quick ways, then lean headers. Pure; trusted side.
+"""Write the ninja file of a build: fast path, then lean, then full headers.
 
-Decision: flags stand in the build file unquoted, as torch writes them, so that the shell that ninja starts in the
-sandbox reads them as torch's does: `["-O3 -march=native"]` is two flags, and a bad one fails as it would there.
+Trusted side. Flags are written unquoted, as torch does, so that the shell that ninja starts in the sandbox splits them
+the same way: `["-O3 -march=native"]` is two flags, and a bad flag fails as it does in torch.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from harness.toolchain.toolchain import LEAN_FAILED, QUICK_FAILED
 from harness.toolchain.units import Unit
 
 OWN = ".harness"
-"""Folder of the harness's own files in a build; no source file's name begins with a dot."""
+"""Folder of the harness's own files in a build folder; no source file's name begins with a dot."""
 
 SCRIPT = f"{OWN}/try_lean.sh"
-"""Arguments: source, object, an option that adds the lean headers, and the command without it."""
+"""Arguments: source, object, the option that adds lean headers, and the command without it."""
 
 _TRY_LEAN = f"""\
-# Compile with lean headers, and where that fails, with the full ones, whose messages are the ones that count:
-# unless the failure is surely the author's (fallback.py).
+# Compile with lean headers. If that fails, compile with the full ones, whose messages count,
+# unless the author's code is certainly at fault (fallback.py).
 export LC_ALL=C
 source=$1 object=$2 lean=$3 compiler=$4
 log=$object.lean.log
@@ -56,12 +56,12 @@ _QUICK = (
 
 
 def _escaped(path: str) -> str:
-    """A path as ninja reads it among inputs."""
+    """Escape a path for ninja's list of inputs."""
     return path.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
 def try_lean(headers: Sequence[Path]) -> str:
-    """The text of `SCRIPT`. `headers` are the folders in which every name that a header could bring is found."""
+    """Return the text of `SCRIPT`; `headers` are all folders of full headers."""
     return _TRY_LEAN.format(
         python=shlex.quote(sys.executable),
         fallback=shlex.quote(fallback.__file__),
@@ -71,7 +71,7 @@ def try_lean(headers: Sequence[Path]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Compilers with their flags, and the linker's flags. `nvcc` is None where nothing is for it."""
+    """Compilers and their flags; `nvcc` is None if no unit needs it."""
 
     cxx: str
     cxx_flags: Sequence[str]
@@ -89,11 +89,16 @@ class Recipe:
         libraries: Sequence[Path] = (),
         prefix: str = "",
     ) -> str:
-        """What ninja reads. `lean` maps files to the option that adds lean headers; the others use the full ones.
+        """Return the text of the ninja file.
 
-        `quick` maps some of these to a command that is tried before all else, in which `$cxx $cflags` and
-        `$nvcc $cuda_cflags` may stand; the harness's own `libraries` are linked where something of them is used.
-        `prefix` is put before the names of objects.
+        Args:
+            units: Files to compile.
+            product: File name of the module.
+            lean: Maps files to the option that adds lean headers; all other files use the full headers.
+            quick: Maps some files of `lean` to a command that is tried first. It may contain `$cxx $cflags` and
+                `$nvcc $cuda_cflags`.
+            libraries: Static libraries of the harness that are linked if a unit uses them.
+            prefix: Put before the names of the objects.
         """
         variables = {"cxx": self.cxx, "cflags": " ".join(self.cxx_flags)}
         if self.nvcc is not None:

@@ -1,11 +1,11 @@
-"""Extensions built by g++ and nvcc, as torch's own `load_inline` would build them, in less time.
+"""Build extensions with g++ and nvcc as torch's `load_inline` does, in less time.
 
-Trusted side; writes files, runs nothing but version queries and (in `warm_up`) the compiler on torch's own headers.
+Trusted side. Writes files; runs only version queries and, in `warm_up`, the compiler on torch's own headers.
 
-The sources written are those that torch writes, with the same flags in the same order, so that messages and line
-numbers are the ones people know. What differs: each unit is tried in a quick way first (`build.quick`), then with lean
-headers (`harness.toolchain.headers.lean`), and nvcc is asked for line tables (`-lineinfo`) and resource usage
-(`-Xptxas -v`), neither of which changes the code.
+The written sources, the flags and their order are torch's, so that messages and line numbers are the usual ones. There
+are three differences: each unit is compiled by a fast path first (`fast_paths.py`), then with lean headers
+(`headers/lean.py`), and nvcc also writes line tables (`-lineinfo`) and resource usage (`-Xptxas -v`), which do not
+change the code. See guides/design/split_builds.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from harness.toolchain.torchinfo import TorchBuild, find_torch, python_include
 from harness.toolchain.units import Unit, units_of
 
 FORMAT = 2
-"""Version of what is built from a specification; part of the fingerprint."""
+"""Version of the build rules; part of the fingerprint."""
 
 PRODUCT = "module.so"
 _LEAN_BUILD = f"{OWN}/build.ninja"
@@ -55,15 +55,23 @@ _ARCH_NAMES = {
     "Hopper": "9.0",
     "Blackwell": "10.0;12.0",
 }
-"""Names that `TORCH_CUDA_ARCH_LIST` may hold beside numbers."""
+"""Names that `TORCH_CUDA_ARCH_LIST` may contain besides numbers."""
 
 
 class NvccToolchain:
-    """g++ and nvcc. Modules get code for each of `capabilities`, as torch gives them for each visible GPU; where there
-    is none, only C++ is built.
+    """Toolchain of g++ and nvcc.
 
-    `cache` is the folder below which what builds share is kept. `lean_headers=False` always uses the full headers,
-    `quick_ways` names those of `quick.WAYS` that are tried before that.
+    Args:
+        capabilities: Compute capabilities of the visible GPUs; modules get code for each, as in torch. If empty, only
+            C++ can be built.
+        cache: Folder that holds the files that builds share.
+        torch: The torch to build for; None: this interpreter's.
+        lean_headers: False: always use the full headers.
+        quick_ways: The fast paths to try, from `fast_paths.WAYS`.
+        jobs: Compilers per extension at the same time; None: `MAX_JOBS`, else 8.
+
+    Raises:
+        MachineError: A compiler, ninja or the CUDA headers are missing.
     """
 
     def __init__(
@@ -80,14 +88,14 @@ class NvccToolchain:
         self._capabilities = sorted(set(capabilities))
         cxx = find_gxx()
         if cxx is None:
-            raise MachineError("no C++ compiler: install g++, or name one by CXX")
+            raise MachineError("no C++ compiler found: install g++, or set CXX to one")
         self._cxx = cxx
         self._nvcc: Path | None = None
         self._cuda_home: Path | None = None
         if self._capabilities:
             self._nvcc = find_nvcc()
             if self._nvcc is None:
-                raise MachineError("no nvcc: install the CUDA toolkit, or set CUDA_HOME to where it is")
+                raise MachineError("nvcc not found: install the CUDA toolkit, or set CUDA_HOME to its folder")
             self._cuda_home = cuda_home(self._nvcc)
         self._ninja = _find_ninja()
         self._jobs = jobs or _max_jobs()
@@ -99,6 +107,7 @@ class NvccToolchain:
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        """Everything except the specification that changes the result."""
         arch = ",".join(f"{major}.{minor}" for major, minor in self._capabilities) or "none"
         return " ".join(
             (
@@ -112,6 +121,7 @@ class NvccToolchain:
 
     @property
     def runtime(self) -> tuple[Path, ...]:
+        """Folders that built modules need at run time: none."""
         return ()
 
     def _compiler(self) -> str:
@@ -124,16 +134,19 @@ class NvccToolchain:
         )
 
     def key(self, spec: ExtensionSpec) -> str:
+        """Return the content address of the module for `spec`."""
         native = any("native" in flag for flag in (*spec.extra_cflags, *spec.extra_cuda_cflags))
         return spec.key(f"{self.fingerprint} cpu {_cpu_flags()}" if native else self.fingerprint)
 
     def refuse(self, spec: ExtensionSpec) -> Failure | None:
+        """Return why `spec` can't be built, or None."""
         if spec.uses_cuda and self._nvcc is None:
-            reason = f"extension {spec.name} needs CUDA, and only C++ can be built here"
+            reason = f"extension {spec.name} needs CUDA, but only C++ can be built here"
             return Failure(status=Status.unsupported, reason=one_line(reason), evidence={"extension": spec.name})
         return None
 
     def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
+        """Write sources and build files into the empty `folder`."""
         units = units_of(spec)
         for file in spec.files:
             _write(folder / file.path, file.text)
@@ -142,7 +155,7 @@ class NvccToolchain:
         for unit in units:
             _write(folder / unit.file, unit.text)
             if (header := self._stand_in(spec, unit)) is not None:
-                own = f"{OWN}/unit-{unit.file}"  # a source may be called `build.ninja`
+                own = f"{OWN}/unit-{unit.file}"  # a folder per unit: a source may be named `build.ninja`
                 _write(folder / own / lean.UNIT, header)
                 _write(folder / own / _LEAN_FLAGS, self._lean_flags(spec, unit, own))
                 lean_options[unit.file] = (
@@ -175,18 +188,20 @@ class NvccToolchain:
         )
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
+        """Parse what the commands printed."""
         maps = [unit.map for unit in units_of(spec)]
-        # A log is the solution's as much as the compilers': without nvcc nothing in it speaks of kernels.
+        # The log may hold a solution's text: without nvcc no line in it can come from ptxas.
         kernels = kernel_resources(log) if spec.has_cuda_sources else ()
         return Diagnostics(error=first_error(log, maps, solution), kernels=kernels)
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
+        """Precompile headers and bindings that builds share."""
         return {"precompiled": []} if self._headers is None else self._headers.warm_up(wait=wait)
 
     def close(self) -> None:
-        pass
+        """Do nothing: no process is kept."""
 
-    # -- flags, as torch has them ----------------------------------------------------------------------------
+    # -- torch's flags ---------------------------------------------------------------------------------------
 
     def _common_flags(self, spec: ExtensionSpec) -> list[str]:
         abi = self._torch.abi_defines()
@@ -228,8 +243,9 @@ class NvccToolchain:
         return ["-shared", *_given(spec.extra_ldflags), *torch, *self._cuda_link_flags(spec)]
 
     def _quick_link_flags(self, spec: ExtensionSpec) -> list[str] | None:
-        """The same with stubs of torch's libraries. None where there are none, or where the author's own flags might
-        ask for what torch's define (`-z defs`), or for others beside them.
+        """Return the linker flags with stubs of torch's libraries; None without stubs.
+
+        The author's own flags may need torch's definitions (`-z defs`), so any of them rules stubs out.
         """
         if self._headers is None or _given(spec.extra_ldflags):
             return None
@@ -254,14 +270,14 @@ class NvccToolchain:
         return _options(self._headers.flags(folder, kind="python", precompiled_for=given))
 
     def _quick_command(self, spec: ExtensionSpec, unit: Unit, folder: Path) -> str | None:
-        """How a unit is tried before all else, its files written; None where it is not."""
+        """Write the files of a unit's fast path and return its command, or None."""
         if self._headers is None or ("split" if unit.cuda else "prebuilt") not in self._ways:
             return None
         own = f"{OWN}/quick-{unit.file}"
         header = self._headers.unit(unit.text, python=False)
         if unit.cuda:
             given = fast_paths.host_flags(_given(spec.extra_cuda_cflags))
-            own_headers = spec.files or spec.extra_include_paths  # which may hold kernels, and are not divided
+            own_headers = spec.files or spec.extra_include_paths  # they may hold kernels and can't be split
             if given is None or own_headers or header is None or self._cuda_home is None:
                 return None
             flags = self._headers.flags(own, kind="cuda", precompiled_for=given)
@@ -282,43 +298,50 @@ class NvccToolchain:
 
 
 def _options(flags: tuple[str, ...]) -> str:
-    """A file of options. Double quotes are what both g++ and nvcc understand there (nvcc 13.0: not single ones)."""
+    """Format a file of options. nvcc 13.0 does not understand single quotes there."""
     return "".join(f'"{flag}"\n' for flag in flags)
 
 
 def _first_way(unit: Unit, lean_options: Mapping[str, str], quick_commands: Mapping[str, str]) -> str:
-    """How a unit is tried first, in the words of `BuildReport`."""
+    """Return the first way to build a unit, as a word of `BuildReport.headers`."""
     if unit.file in quick_commands:
         return "split" if unit.cuda else "prebuilt"
     return "lean" if unit.file in lean_options else "full"
 
 
 def cuda_home(nvcc: Path) -> Path:
-    """The toolkit folder with CUDA's headers. Raises `MachineError` where none is found."""
+    """Return the CUDA toolkit's folder.
+
+    Args:
+        nvcc: Path of nvcc.
+
+    Raises:
+        MachineError: No folder has CUDA's headers.
+    """
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     for folder in (*map(Path, named), nvcc.resolve().parent.parent, Path("/usr/local/cuda")):
         if (folder / "include" / "cuda_runtime.h").exists():
             return folder
-    raise MachineError(f"no CUDA headers beside {nvcc}: set CUDA_HOME to the toolkit's folder")
+    raise MachineError(f"no CUDA headers found for {nvcc}: set CUDA_HOME to the toolkit's folder")
 
 
 def _find_ninja() -> Path:
     beside = Path(sys.executable).parent / "ninja"
     found = beside if beside.exists() else shutil.which("ninja")
     if found is None:
-        raise MachineError("ninja is missing: pip install ninja")
+        raise MachineError("ninja not found: run pip install ninja")
     return Path(found)
 
 
 def _max_jobs() -> int:
-    """Compilers of one extension at a time: `MAX_JOBS` as torch reads it, else one for each unit."""
+    """Return how many compilers an extension may use: `MAX_JOBS`, as in torch, else 8."""
     given = os.environ.get("MAX_JOBS", "")
     return int(given) if given.isdigit() and int(given) > 0 else 8
 
 
 @functools.cache
 def _cpu_flags() -> str:
-    """What `-march=native` depends on."""
+    """Return a digest of the CPU features that `-march=native` depends on."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -337,7 +360,10 @@ def _given(flags: tuple[str, ...]) -> list[str]:
 
 
 def _arch_flags_of(listed: str) -> list[str]:
-    """Torch's reading of `TORCH_CUDA_ARCH_LIST`. What is no architecture is passed on for nvcc to refuse."""
+    """Return nvcc's flags for a `TORCH_CUDA_ARCH_LIST`, as torch does.
+
+    nvcc reports invalid entries.
+    """
     text = listed.replace(" ", ";")
     for name, numbers in _ARCH_NAMES.items():
         text = text.replace(name, numbers)

@@ -1,6 +1,6 @@
-"""What building one solution came to, as values.
+"""The result of building one solution.
 
-Trusted side; no file or process is touched, but `BuildOutcome.release` gives cache entries free for eviction.
+Trusted side. Values only; `BuildOutcome.release` releases cache entries for eviction.
 """
 
 from __future__ import annotations
@@ -21,10 +21,15 @@ from harness.toolchain.units import texts_of, units_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
-    """One extension, built: its address, the file, and how that came about.
+    """One built extension.
 
-    `cached`: found, not made. `begun_from_text`: what the solution's text says was right, and compiled while it was
-    still being found out what the solution asks for.
+    Attributes:
+        key: Content address in the cache.
+        path: The module.
+        spec: The extension.
+        report: How it was built.
+        cached: Whether the cache had it.
+        begun_from_text: Whether it was started by a guess of the static scan, before the discovery asked for it.
     """
 
     key: str
@@ -36,17 +41,18 @@ class BuiltModule:
 
     @property
     def name(self) -> str:
+        """Name of the extension."""
         return self.spec.name
 
     @property
     def maps(self) -> list[SourceMap]:
-        """Where the lines of the compiled files come from."""
+        """Maps from the compiled files to the source texts."""
         if EMULATED in self.report.headers.values():
             return texts_of(self.spec)
         return [unit.map for unit in units_of(self.spec)]
 
     def to_json(self) -> dict[str, Any]:
-        """What `harness.untrusted.contestant.load_inline.install` takes."""
+        """Return the entry for `untrusted.contestant.load_inline.install`."""
         return {
             "digest": self.spec.digest,
             "name": self.spec.name,
@@ -57,13 +63,20 @@ class BuiltModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOutcome:
-    """All that is known about the build of one solution.
+    """Result of building one solution.
 
-    Where `failure` is None, `modules` are the extensions that could be built ahead; the solution may still ask for
-    others, which are then built where it runs. `refused` are those that did not build, but whose error the solution
-    catches: it must meet that error again when it runs. `resources` is what the kernels of all modules use.
-    `wall_s` is all of it, `harvest_s` finding out what to build, `compile_s` waiting for the compilers once that was
-    known (0 from a warm cache); how long they took stands beside each module.
+    Attributes:
+        modules: Extensions that were built ahead. The solution may ask for more; those are built in the contestant.
+        refused: Extensions that failed to build. The solution catches the error, so the contestant raises it again.
+        failure: Why the solution can't run; None if it can.
+        compiler_error: The error that caused `failure`.
+        notes: Remarks for the record.
+        wall_s: Seconds for everything.
+        harvest_s: Seconds for the discovery.
+        compile_s: Seconds of waiting for compilers after the discovery (0 with a warm cache). Each module's report has
+            its own compile time.
+        runtime: Folders that all modules need at run time.
+        leases: Cache entries in use.
     """
 
     modules: tuple[BuiltModule, ...] = ()
@@ -79,25 +92,27 @@ class BuildOutcome:
 
     @property
     def resources(self) -> tuple[KernelResources, ...]:
+        """GPU resources of the kernels of all modules."""
         return tuple(kernel for module in self.modules for kernel in module.report.diagnostics.kernels)
 
     @property
     def cache_hits(self) -> int:
+        """Number of modules that the cache had."""
         return sum(module.cached for module in self.modules)
 
     @property
     def has_cuda_sources(self) -> bool:
-        """Whether anything of it was written for a GPU."""
+        """Whether any extension has CUDA sources."""
         return any(module.spec.has_cuda_sources for module in self.modules)
 
     @property
     def readable(self) -> tuple[Path, ...]:
-        """The folders that the contestant must be shown: the modules', and `runtime`, which all modules need."""
+        """Folders that the contestant must read: the modules' folders and `runtime`."""
         return tuple(sorted({*(module.path.parent for module in self.modules), *self.runtime}))
 
     @property
     def parts(self) -> tuple[SourcePart, ...]:
-        """The solution's own texts inside the files that were compiled."""
+        """The solution's source texts in the compiled files."""
         return tuple(
             SourcePart(file=source.file, name=name, text=text, begin=begin)
             for module in self.modules
@@ -107,23 +122,23 @@ class BuildOutcome:
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
-        """Plain names of the kernels that were compiled."""
+        """Plain names of the compiled kernels."""
         return tuple(sorted({function_name(kernel.kernel) for kernel in self.resources}))
 
     def injected(self) -> tuple[dict[str, Any], ...]:
-        """All that `harness.untrusted.contestant.load_inline.install` should know, refused extensions included."""
+        """Return the `modules` for `untrusted.contestant.load_inline.install`."""
         refused = (
             {"digest": spec.digest, "name": spec.name, "error": error.sentence()} for spec, error in self.refused
         )
         return (*(module.to_json() for module in self.modules), *refused)
 
     def release(self) -> None:
-        """Allow the cache to evict the modules. Call when the solution has run."""
+        """Allow the cache to evict the modules. Call this after the solution has run."""
         for lease in self.leases:
             lease.release()
 
     def to_json(self) -> dict[str, Any]:
-        """For the record's `build` field."""
+        """Return the record's `build` field."""
         return {
             "modules": [
                 {

@@ -1,10 +1,8 @@
-"""Packages that kernels are written with, beside torch: which they are, and whether one is installed here.
+"""Check whether a package for writing kernels is missing on this machine.
 
-Imports the standard library only; both sides of the trust boundary use it. Nothing is imported to find out.
-
-Decision: that a machine lacks such a package is no verdict on a solution, and so counts nowhere. So the solution's
-process is not believed: the package must really be missing, and the solution's text must import it (pinned by
-`test_who_says_that_a_package_is_missing_is_not_believed`).
+Both sides. Imports nothing to find out. A missing package is no verdict on a solution and counts nowhere. So the
+solution's process is not believed: the package must really be missing, and the solution's text must import it
+(`test_who_says_that_a_package_is_missing_is_not_believed`).
 """
 
 from __future__ import annotations
@@ -17,14 +15,20 @@ from pathlib import Path
 FOR_KERNELS = frozenset(
     {"bitsandbytes", "cuda", "cupy", "cutlass", "flash_attn", "numba", "tilelang", "triton", "tvm", "xformers"}
 )
-"""Where one is not installed, that is the machine's lack."""
+"""Packages whose absence is the machine's fault."""
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,99}(?:\.[A-Za-z_]\w{0,99}){0,9}", re.ASCII)
 
 
 def is_lacking(module: object, source: str) -> bool:
-    """Whether `module` (a dotted name, or whatever was said instead of one) belongs to a package for kernels, can't be
-    found here, and is of a package that the text `source` imports.
+    """Whether a claimed missing module is really missing.
+
+    Args:
+        module: The claim: a dotted name, or any other value.
+        source: Text of the solution.
+
+    Returns:
+        True if the module belongs to a package for kernels, the text imports the package, and it is not installed here.
     """
     if not isinstance(module, str) or _NAME.fullmatch(module) is None:
         return False
@@ -39,7 +43,7 @@ def _imports(package: str, source: str) -> bool:
 
 
 def _is_here(module: str) -> bool:
-    """Whether a module by this name lies where Python would look for it."""
+    """Whether Python would find a module of this name."""
     first, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(first)

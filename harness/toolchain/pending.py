@@ -1,9 +1,7 @@
-"""The compilations of one solution: each begun as early as somebody asks for it, and asked after when it is known.
+"""Run the compilations of one solution in threads, each as early as possible.
 
-Trusted side. Imports the rest of `build` and the vocabulary. What begins one is a guess at first (what the solution's
-text says, before anything of it was executed), then the harvest's claims as they arrive; what counts is what the
-harvest has asked for when it has come to its end. The rest is ended and forgotten: a wrong guess costs its processor
-time.
+Trusted side. Compilations start from guesses (static scan of the solution's text), then from the discovery's claims as
+they arrive. Only the final list of the discovery counts; the others are ended. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -18,15 +16,15 @@ from harness.toolchain.spec import ExtensionSpec
 from harness.toolchain.static_discovery import foresee
 
 PARALLEL = 4
-"""Extensions of one solution that compile at a time."""
+"""Extensions of one solution that compile at the same time."""
 
 MAX_GUESSES = 4
-"""Extensions that begin because the text names them: as many as compile at a time."""
+"""Most extensions that start from the static scan: as many as compile at the same time."""
 
 
 @dataclass(slots=True, eq=False)
 class _PendingCompilation:
-    """One compilation. `tried` or `error` is there when it is `over`."""
+    """One compilation. `tried` or `error` is set when `over` is."""
 
     spec: ExtensionSpec
     from_text: bool
@@ -35,11 +33,17 @@ class _PendingCompilation:
     tried: CompileResult | None = None
     error: BaseException | None = None
     unwanted: bool = False
-    """Whether nobody will ask after it: what it holds when it is over is let go."""
+    """If true, the result is not needed, and its lease is released when the compilation ends."""
 
 
 class Compilations:
-    """What is being compiled for one solution. Safe for threads; `close` ends what nobody asked after."""
+    """The compilations of one solution.
+
+    Thread-safe. `close` ends all compilations whose result was not taken.
+
+    Args:
+        compiler: Builds one extension.
+    """
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
@@ -48,10 +52,10 @@ class Compilations:
         self._begun: dict[str, _PendingCompilation] = {}
         self._foreseen = False
         self._known = False
-        """Whether it is known by now what is asked for, so that guessing is over."""
+        """Whether the discovery has ended, so that no more guesses may start."""
 
     def foresee(self) -> None:
-        """Begin with what the solution's text says, in the background. Idempotent."""
+        """Start the extensions that the static scan finds, in the background. Idempotent."""
         with self._lock:
             if self._foreseen or self._known:
                 return
@@ -59,12 +63,16 @@ class Compilations:
         threading.Thread(target=self._foresee, name="foresee", daemon=True).start()
 
     def begin(self, spec: ExtensionSpec) -> None:
-        """Have it compiled, if it is not yet."""
+        """Start compiling an extension, unless it has started."""
         with self._lock:
             self._begin(spec, from_text=False)
 
     def keep(self, digests: Collection[str]) -> None:
-        """These are asked for: end the others, and guess no more."""
+        """End all compilations but these, and stop guessing.
+
+        Args:
+            digests: Digests of the extensions that the solution asks for.
+        """
         with self._lock:
             self._known = True
             others = [self._begun.pop(digest) for digest in list(self._begun) if digest not in digests]
@@ -72,7 +80,13 @@ class Compilations:
             self._drop(begun)
 
     def result(self, spec: ExtensionSpec) -> CompileResult:
-        """What came of it, once: waits for it, and begins it where nobody has. Raises what `Compiler.build` raises."""
+        """Wait for an extension's result, and start it if necessary.
+
+        May be called once per extension.
+
+        Raises:
+            Exception: The one that `Compiler.build` raised.
+        """
         with self._lock:
             begun = self._begin(spec, from_text=False)
         begun.over.wait()
@@ -87,14 +101,14 @@ class Compilations:
         return tried
 
     def close(self) -> None:
-        """End all that was not asked after."""
+        """End all compilations whose result was not taken."""
         self.keep(())
 
     def _begin(self, spec: ExtensionSpec, *, from_text: bool) -> _PendingCompilation:
         if (known := self._begun.get(spec.digest)) is not None:
             return known
         begun = _PendingCompilation(spec, from_text)
-        # Where no thread can be had this raises, and nobody may wait for what none is at.
+        # Before it is listed: if no thread can be started this raises, and no caller must wait for it.
         threading.Thread(target=self._compile, args=(begun,), name="extension", daemon=True).start()
         self._begun[spec.digest] = begun
         return begun
@@ -108,13 +122,13 @@ class Compilations:
         begun.abandon.ask()
 
     def _compile(self, begun: _PendingCompilation) -> None:
-        """A thread's life."""
+        """Compile in a thread of its own."""
         tried = None
         try:
             with self._room:
                 begun.abandon.heed()
                 tried = self._compiler.build(begun.spec, begun.abandon)
-        except BaseException as error:  # for whoever asks after it; nobody may
+        except BaseException as error:  # raised again by `result`, if it is called
             begun.error = error
         with self._lock:
             begun.tried = tried
@@ -124,7 +138,7 @@ class Compilations:
         begun.over.set()
 
     def _foresee(self) -> None:
-        """A thread's life."""
+        """Run the static scan in a thread of its own."""
         specs = foresee(
             self._compiler.source,
             zygote=self._compiler.zygotes.light,

@@ -1,6 +1,6 @@
-"""Has torch load what its first operation on tensors without contents loads: most of its compiler, nearly a second.
+"""Make torch load the modules that the first operation on meta tensors loads.
 
-For zygotes of harvests, which are made of such operations. Imports torch and nothing of the harness.
+That is most of torch's compiler and takes nearly one second. For zygotes of discoveries, which use meta tensors.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ import torch
 
 
 def _load() -> None:
-    """As where there is no GPU: nobody could use the driver in a fork of a process that has asked for one."""
+    """Load them as if there were no GPU.
+
+    A fork of a process that asked for a GPU can't use the driver.
+    """
     real = torch.cuda.is_available
     torch.cuda.is_available = lambda: False
     try:

@@ -1,8 +1,7 @@
-"""What one call of `load_inline` or `load` asked for, as a value with a content address.
+"""One call of `load_inline` or `load` as a value with a content address.
 
-Imports the vocabulary only. Both sides of the trust boundary use it: the untrusted side writes specifications,
-the trusted side reads them with `ExtensionSpec.from_json`, which trusts nothing. The flags in one are text that
-never reaches a shell outside a sandbox.
+Both sides. The untrusted side writes specifications; the trusted side reads them with `ExtensionSpec.from_json`, which
+checks everything. Flags are text that reaches a shell only inside a sandbox.
 """
 
 from __future__ import annotations
@@ -19,15 +18,14 @@ MAX_EXTENSIONS = 64
 """Most extensions of one solution that are built ahead; further ones are built in the contestant."""
 
 MAX_SOURCE_BYTES = 4 * 2**20
-"""All text of one extension together. Generated kernels are some ten kB; 4 MB is a whole library."""
+"""Limit of all text of one extension. Generated kernels have tens of kB; 4 MB is a whole library."""
 
 MAX_AHEAD_BYTES = MAX_SOURCE_BYTES
-"""All extensions of one solution that are built ahead, as JSON; what goes beyond is built in the contestant. The
-process that reads it has everybody's builds to wait for: sixty of four megabytes each made others' take ten times as
-long."""
+"""Limit of all extensions of one solution that are built ahead, as JSON; the rest is built in the contestant. One
+process reads the specifications of all solutions: sixty of 4 MB each made the others' builds ten times as slow."""
 
 MAX_FILES = 128
-"""Most files of one extension: whoever builds it writes each of them."""
+"""Most files of one extension."""
 
 MAX_FLAGS = 256
 MAX_FLAG_CHARS = 4096
@@ -37,19 +35,19 @@ MAX_NAME_CHARS = 200
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 _CUDA_SUFFIXES = (".cu", ".cuh")
-"""What torch takes for CUDA (`_is_cuda_file`)."""
+"""Suffixes that torch's `_is_cuda_file` accepts."""
 
 _UNADDRESSED = ("keep_intermediates", "use_pch")
-"""Fields that don't change what is built."""
+"""Fields that do not change the built module."""
 
 
 class SpecError(ValueError):
-    """Not the specification of an extension, or one beyond the limits."""
+    """The value is not a valid specification, or exceeds a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file beside the build: its path relative to the build folder, and its text."""
+    """A file of an extension: path relative to the build folder, and text."""
 
     path: str
     text: str
@@ -57,13 +55,29 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionSpec:
-    """The arguments of one call, normalised. `with_cuda` is None where torch would decide by the sources.
+    """The normalised arguments of one call of `load_inline` or `load`.
 
-    From `load_inline`: `cpp_sources`, `cuda_sources` and `functions` (name and docstring each; None where no
-    bindings are to be generated). From `load`: `files`, of which those named in `compiled` are compiled and the
-    rest are headers. Relative entries of `extra_include_paths` are folders of `files`, called `include` and a number:
-    no other is made, where it would stand in the place of a file that the build writes. `cuda_arch_list` is what the
-    solution had set `TORCH_CUDA_ARCH_LIST` to, if it did.
+    Relative entries of `extra_include_paths` are folders in `files`, named `include0`, `include1`, ...: no other name
+    is allowed, so that no folder can replace a file that the build writes.
+
+    Attributes:
+        name: Name of the extension.
+        cpp_sources: C++ texts (`load_inline`).
+        cuda_sources: CUDA texts (`load_inline`).
+        functions: Name and docstring of each function to bind; None if no bindings are generated.
+        files: Source files and headers (`load`), and headers of include folders.
+        compiled: Paths of the files that are compiled (`load`).
+        extra_cflags: Flags for g++.
+        extra_cuda_cflags: Flags for nvcc.
+        extra_ldflags: Flags for the linker.
+        extra_include_paths: Include folders.
+        cuda_arch_list: The solution's own value of `TORCH_CUDA_ARCH_LIST`, if it set one.
+        with_cuda: Whether to use CUDA; None lets the sources decide, as torch does.
+        is_python_module: Whether the module is imported; otherwise it is only loaded.
+        with_pytorch_error_handling: Whether bindings translate torch's exceptions.
+        no_implicit_headers: Whether torch's usual `#include` lines are left out.
+        keep_intermediates: As in torch; without effect here.
+        use_pch: As in torch; without effect here.
     """
 
     name: str
@@ -86,16 +100,16 @@ class ExtensionSpec:
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > MAX_NAME_CHARS or not _is_text(self.name) or "\n" in self.name:
-            raise SpecError(f"the name of an extension is one short line of text, not {self.name!r:.80}")
+            raise SpecError(f"the name of an extension must be one short line of text, not {self.name!r:.80}")
         if not (self.cpp_sources or self.cuda_sources or self.compiled):
             raise SpecError(f"extension {self.name!r} has no sources")
         if self.compiled and (self.cpp_sources or self.cuda_sources):
-            raise SpecError(f"extension {self.name!r} has both texts and files")
+            raise SpecError(f"extension {self.name!r} has both source texts and source files; only one is allowed")
         if any(_SURROGATES.search(text) for text in (*self.cpp_sources, *self.cuda_sources)):
-            # Those of files are read and written as bytes; torch would write these as UTF-8.
-            raise SpecError(f"extension {self.name!r} has half of a surrogate pair in a text, which can't be written")
+            # Texts of files are read and written as bytes; torch would write these as UTF-8.
+            raise SpecError(f"extension {self.name!r} has an unpaired surrogate in a text, which can't be encoded")
         if (size := sum(len(text.encode("utf-8", "surrogatepass")) for text in self.texts())) > MAX_SOURCE_BYTES:
-            raise SpecError(f"extension {self.name!r} has {size} bytes of sources; {MAX_SOURCE_BYTES} are accepted")
+            raise SpecError(f"extension {self.name!r} has {size} bytes of sources; the limit is {MAX_SOURCE_BYTES}")
         arches = () if self.cuda_arch_list is None else (self.cuda_arch_list,)
         for flags in (
             self.extra_cflags,
@@ -105,28 +119,31 @@ class ExtensionSpec:
             arches,
         ):
             if len(flags) > MAX_FLAGS or any(len(flag) > MAX_FLAG_CHARS or not _is_text(flag) for flag in flags):
-                raise SpecError(f"extension {self.name!r} has too many or too long flags, or some that are no text")
+                raise SpecError(
+                    f"extension {self.name!r} has more than {MAX_FLAGS} flags, "
+                    f"one of more than {MAX_FLAG_CHARS} characters, or one with characters that can't be written"
+                )
         functions = self.functions or ()
         if len(functions) > MAX_FUNCTIONS or not all(_is_text(text) for pair in functions for text in pair):
             raise SpecError(
-                f"extension {self.name!r} binds more than {MAX_FUNCTIONS} functions, or some that are no text"
+                f"extension {self.name!r} binds more than {MAX_FUNCTIONS} functions, or a name that can't be written"
             )
         paths = [file.path for file in self.files]
         if len(paths) > MAX_FILES:
-            raise SpecError(f"extension {self.name!r} has {len(paths)} files; {MAX_FILES} are accepted")
+            raise SpecError(f"extension {self.name!r} has {len(paths)} files; the limit is {MAX_FILES}")
         folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
         if any(not _is_inside(path) for path in paths) or len(set(paths)) != len(paths) or folders & set(paths):
-            raise SpecError(f"extension {self.name!r} has files outside its folder, or two of one name")
+            raise SpecError(f"extension {self.name!r} has files outside its folder, or two files of one name")
         if not set(self.compiled) <= set(paths):
-            raise SpecError(f"extension {self.name!r} compiles files that it does not hold")
+            raise SpecError(f"extension {self.name!r} compiles files that are not among its files")
 
     def texts(self) -> tuple[str, ...]:
-        """Every source text."""
+        """Return all source texts."""
         return (*self.cpp_sources, *self.cuda_sources, *(file.text for file in self.files))
 
     @property
     def size_bytes(self) -> int:
-        """What a solution asks to have read with this: all of it, as JSON."""
+        """Size of the specification as JSON."""
         return len(json.dumps(self.to_json()))
 
     @property
@@ -138,20 +155,25 @@ class ExtensionSpec:
 
     @property
     def has_cuda_sources(self) -> bool:
-        """Whether there is anything for nvcc."""
+        """Whether nvcc has anything to compile."""
         return bool(self.cuda_sources) or any(is_cuda_file(path) for path in self.compiled)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything that decides what is built."""
+        """SHA-256 of all fields that change the built module."""
         value = {key: held for key, held in self.to_json().items() if key not in _UNADDRESSED}
         return digest_text("extension", json.dumps(value, sort_keys=True))
 
     def key(self, fingerprint: str) -> str:
-        """Content address of what a toolchain with that fingerprint makes of this."""
+        """Return the content address of the module that a toolchain builds from this.
+
+        Args:
+            fingerprint: The toolchain's fingerprint.
+        """
         return digest_text("built extension", self.digest, fingerprint)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the specification as JSON values."""
         value: dict[str, Any] = {}
         for item in fields(self):
             held = getattr(self, item.name)
@@ -166,14 +188,21 @@ class ExtensionSpec:
 
     @classmethod
     def from_json(cls, value: object) -> ExtensionSpec:
-        """Read a specification from anywhere. Raises `SpecError`."""
+        """Check and read a specification.
+
+        Args:
+            value: A value from an untrusted process.
+
+        Raises:
+            SpecError: It is not a valid specification.
+        """
         if type(value) is not dict or set(value) != {item.name for item in fields(cls)}:
-            raise SpecError("not the fields of an extension")
+            raise SpecError("not the fields of an extension specification")
         functions = value["functions"]
         if type(value["name"]) is not str:
-            raise SpecError("the name of an extension is text")
+            raise SpecError("the name of an extension must be text")
         if value["cuda_arch_list"] is not None and type(value["cuda_arch_list"]) is not str:
-            raise SpecError("the list of architectures of an extension is text")
+            raise SpecError("the architecture list of an extension must be text")
         texts: dict[str, Any] = {name: _texts(value[name]) for name in _TEXT_FIELDS}
         flags: dict[str, Any] = {name: _flag(value[name]) for name in _FLAG_FIELDS}
         return cls(
@@ -206,7 +235,7 @@ _FLAG_FIELDS = (
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can be written into a file or a command line: without half of a surrogate pair, and without a NUL."""
+    """Whether a text can be written to files: no NUL, no unpaired surrogate."""
     return "\0" not in text and not _SURROGATES.search(text)
 
 
@@ -216,8 +245,9 @@ def is_cuda_file(path: str) -> bool:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a relative path stays in its folder, and off the harness's own files there, which begin with a dot. A
-    source may be called as one of these is, and then is what is built; a folder may not.
+    """Whether a relative path stays in its folder and avoids the harness's own files.
+
+    Those begin with a dot. A source file may have the name of a build file; a folder may not.
     """
     plain = re.fullmatch(r"(?:include\d+/(?:\w[\w.+-]*/)*)?\w[\w.+-]*", path, re.ASCII) is not None
     return plain and len(path) <= MAX_NAME_CHARS
@@ -225,19 +255,19 @@ def _is_inside(path: str) -> bool:
 
 def _texts(value: object) -> tuple[str, ...]:
     if type(value) is not list or any(type(item) is not str for item in value):
-        raise SpecError("a field of an extension is a list of texts")
+        raise SpecError("a field of an extension must be a list of texts")
     return tuple(value)
 
 
 def _pairs(value: object) -> tuple[tuple[str, str], ...]:
     if type(value) is not list or any(type(item) is not list or len(item) != 2 for item in value):
-        raise SpecError("a field of an extension is a list of pairs")
+        raise SpecError("a field of an extension must be a list of pairs")
     if any(type(text) is not str for item in value for text in item):
-        raise SpecError("a field of an extension is a list of pairs of texts")
+        raise SpecError("a field of an extension must be a list of pairs of texts")
     return tuple((first, second) for first, second in value)
 
 
 def _flag(value: object) -> bool:
     if type(value) is not bool:
-        raise SpecError("a field of an extension is true or false")
+        raise SpecError("a field of an extension must be true or false")
     return value

@@ -1,7 +1,9 @@
-"""The trusted end of reading a solution's text: asks for it in a sandbox, and takes what comes as a hint.
+"""Run the static scan of a solution's text in a sandbox.
 
-Imports `zygote`, `wire`, `build.spec` and `build.torchinfo`. What a text that is hostile, or not what it seems, can
-bring about is a compilation that nobody asked for. So nothing here is an error: what is not understood is not foreseen.
+The extensions that it finds are compiled before the discovery has confirmed them.
+
+Trusted side. The result is a hint: a hostile or misread text can only cause a useless compilation. So no error is
+reported; an unreadable answer is no guess. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -22,16 +24,25 @@ from harness.toolchain.torchinfo import find_torch
 TARGET = "harness.untrusted.builder.static_scan:main"
 _FUNCTION = "load_inline"
 _TIMEOUT_S = 10.0
-"""It is some hundredths of a second; a text that takes longer is not worth waiting for."""
+"""Time limit. A scan takes some hundredths of a second."""
 _MEMORY_BYTES = 2**30
 _MAX_BYTES = MAX_AHEAD_BYTES + 2**16
-"""Of all that is said: what is beyond would not be built ahead."""
+"""Limit of all answers; a larger extension would not be built ahead."""
 
 
 def foresee(source: str, *, zygote: Zygote, sandbox: SandboxMode, limit: int) -> Iterator[ExtensionSpec]:
-    """What the text most likely asks to have built, at most `limit` extensions. Nothing of it is executed."""
+    """Yield the extensions that the text most likely asks for.
+
+    Nothing of the text is executed.
+
+    Args:
+        source: Text of the solution.
+        zygote: Light zygote to fork from.
+        sandbox: Sandbox mode.
+        limit: Most extensions.
+    """
     if _FUNCTION not in source:
-        return  # and no process is needed to see that
+        return  # no process needed
     deadline = time.monotonic() + _TIMEOUT_S
     policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
     try:

@@ -1,7 +1,7 @@
-"""What turns a specification into a loadable module: the interface, and the values that pass through it.
+"""Protocol of a toolchain, which turns a specification into a loadable module.
 
-Trusted side. A toolchain writes sources and a list of commands into a folder; it runs no command on them itself.
-Whoever does (`build.builder`) does so in a sandbox, and hands the log back to be read.
+Trusted side. A toolchain writes sources and a list of commands into a folder, and runs none of them. `BuildAttempt`
+runs them in a sandbox; the toolchain then reads their log.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ Command = tuple[str, ...]
 class Plan:
     """How to build one extension in a folder that holds its sources.
 
-    `commands` run one after another in the folder, each must exit with 0; then `product`, a file name in the
-    folder, is the module. Where it has undefined symbols, `second_try` (commands that start over by the slow and
-    sure way; empty where there is none) gets a chance. `headers` says how each unit is tried first, in the words of
-    `BuildReport`. `readable` are paths outside the folder that the commands need beside the system's own; `environ` is
-    added to their environment.
+    Attributes:
+        commands: Commands that run one after another in the folder; each must exit with 0.
+        product: Name of the module's file in the folder.
+        headers: The way that each unit is tried first, as in `BuildReport.headers`.
+        second_try: Commands that build with full headers, run if the module has undefined symbols of torch. May be
+            empty.
+        readable: Paths outside the folder and the system that the commands read.
+        environ: Added to the commands' environment.
     """
 
     commands: tuple[Command, ...]
@@ -38,58 +41,89 @@ class Plan:
 
 
 class Toolchain(Protocol):
-    """One way of building extensions for one device."""
+    """A way to build extensions for one device."""
 
     @property
     def fingerprint(self) -> str:
-        """Everything beside the specification that decides what comes out: compilers, torch, architecture, flags."""
+        """Everything except the specification that changes the result.
+
+        Compilers, torch, architectures, flags.
+        """
 
     @property
     def runtime(self) -> tuple[Path, ...]:
-        """Folders that have to be readable where built modules are loaded, beside the system's own."""
+        """Folders outside the system that must be readable where modules are loaded."""
 
     def key(self, spec: ExtensionSpec) -> str:
-        """Content address of what this toolchain makes of `spec`."""
+        """Return the content address of the module for `spec`.
+
+        Args:
+            spec: The extension.
+        """
 
     def refuse(self, spec: ExtensionSpec) -> Failure | None:
-        """Why this toolchain can't build `spec` at all; None where it can try."""
+        """Return why this toolchain can't build `spec`, or None.
+
+        Args:
+            spec: The extension.
+        """
 
     def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
-        """Write sources and build files into `folder`, which exists and is empty."""
+        """Write sources and build files.
+
+        Args:
+            spec: The extension.
+            folder: An existing empty folder.
+
+        Returns:
+            The commands to run in `folder`.
+        """
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
-        """Read what the commands printed. The text is a claim: it comes from a sandbox.
+        """Parse what the commands printed. The text comes from a sandbox and is a claim.
 
-        With the text of the solution's file, errors are placed in that too.
+        Args:
+            spec: The extension.
+            log: The commands' output.
+            solution: Text of the solution's file, to find errors in it.
         """
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
-        """Make what builds share (precompiled headers), once per torch and compiler; returns what was done.
+        """Create the files that builds share, once per torch and compiler.
 
-        Where another process is at it: waits for it, or with `wait=False` returns.
+        These are lean and precompiled headers, bindings and stub libraries.
+
+        Args:
+            wait: If another process is creating them, wait for it; otherwise return at once.
+
+        Returns:
+            The steps that were done, JSON-able.
         """
 
     def close(self) -> None:
-        """End what it runs of its own at this moment: nothing is built with it any more. Idempotent."""
+        """End the toolchain's own processes. Idempotent; no build may follow."""
 
 
 QUICK_FAILED = f"{NOTE} no quick build of"
-"""Printed by a build, before the name of the unit that is then compiled as torch does it."""
+"""Printed by a build before the name of a unit whose fast path failed."""
 
 LEAN_FAILED = f"{NOTE} lean headers did not suffice for"
-"""Printed by a build, before the name of the unit that starts over with the full headers."""
+"""Printed by a build before the name of a unit that is compiled again with the full headers."""
 
 
 EMULATED = "emulated"
-"""What `BuildReport.headers` says of CUDA sources that were compiled for the CPU."""
+"""Value in `BuildReport.headers` for CUDA sources that were compiled for the CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildReport:
-    """What is kept of one build beside the module, in the cache too. `wall_s` is what the commands took.
+    """Facts about one build, stored with the module.
 
-    `headers` says for each compiled unit which of torch's headers served: `lean`, `full`, or `emulated` (host); and of
-    units with lean headers which were built the quick way: `split` (CUDA in two parts), `prebuilt` (bindings).
+    Attributes:
+        wall_s: Seconds that the commands took.
+        headers: How each unit was compiled: with `lean` or `full` headers, by a fast path (`split`: CUDA in two parts;
+            `prebuilt`: compiled bindings), or `emulated` (host device).
+        diagnostics: The parsed log.
     """
 
     wall_s: float
@@ -97,6 +131,7 @@ class BuildReport:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
         return {
             "wall_s": self.wall_s,
             "headers": dict(self.headers),
@@ -105,7 +140,14 @@ class BuildReport:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> BuildReport:
-        """The inverse of `to_json`. Raises `ValueError`, `KeyError` or `TypeError` where it is none."""
+        """Read a report from `to_json`'s value.
+
+        Args:
+            value: The JSON object.
+
+        Raises:
+            ValueError: A value has the wrong form; also `KeyError` and `TypeError`.
+        """
         return cls(
             wall_s=float(value["wall_s"]),
             headers={str(unit): str(which) for unit, which in value["headers"].items()},

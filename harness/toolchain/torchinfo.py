@@ -1,8 +1,7 @@
-"""How the installed torch builds its extensions: headers, libraries, language standard, default flags.
+"""Read how the installed torch builds extensions: headers, libraries, flags.
 
-Trusted side. Imports `environment` and `python_syntax`, and reads torch's files; torch itself is not imported, which
-would take the conductor seconds. What a flag is called in `torch.utils.cpp_extension` is read from that module's text,
-so that torch 2.6 (C++17) and 2.13 (C++20) each get their own.
+Trusted side. Torch is not imported, because that takes seconds. The flags are read from the text of
+`torch.utils.cpp_extension`, so that torch 2.6 (C++17) and torch 2.13 (C++20) each get their own.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _PYBIND_TAGS = ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")
 
 
 Parameter = tuple[str, bool, object]
-"""A parameter's name, whether it must be given, and its default."""
+"""A parameter's name, whether it is required, and its default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchBuild:
-    """One installed torch. `cuda` is the CUDA version it was built for (None: a CPU build)."""
+    """One installed torch. `cuda` is its CUDA version (None: a CPU build)."""
 
     version: str
     cuda: str | None
@@ -44,9 +43,9 @@ class TorchBuild:
     cxx11_abi: bool | None
     tags_pybind: bool
     names_th: bool
-    """Whether the folders of the old TH and THC headers are searched (torch 2.6 does)."""
+    """Whether the folders of the old TH and THC headers are searched (torch 2.6)."""
     inline_parameters: tuple[Parameter, ...] = ()
-    """Those of `load_inline`, in order; none where its text could not be read."""
+    """Parameters of `load_inline`, in order; empty if its text could not be read."""
 
     @property
     def include(self) -> Path:
@@ -58,44 +57,47 @@ class TorchBuild:
 
     @property
     def has_cuda_libraries(self) -> bool:
-        """Whether an extension can be linked against torch's CUDA half."""
+        """Whether an extension can be linked with torch's CUDA libraries."""
         return (self.lib / "libtorch_cuda.so").exists()
 
     def libraries(self, *, cuda: bool) -> tuple[str, ...]:
-        """Names of torch's libraries that an extension is linked with, in torch's order."""
+        """Return the names of the libraries of torch to link with, in torch's order."""
         if cuda and self.has_cuda_libraries:
             return ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
         return ("c10", "torch_cpu", "torch", "torch_python")
 
     def include_folders(self) -> tuple[Path, ...]:
-        """Torch's own headers and Python's, in torch's order, CUDA's left out."""
+        """Return torch's own include folders, in torch's order."""
         older = (self.include / "TH", self.include / "THC") if self.names_th else ()
         return (self.include, self.include / "torch" / "csrc" / "api" / "include", *older)
 
     def defines(self) -> tuple[str, ...]:
-        """Macros that every unit is compiled with, apart from its name."""
+        """Return the macros that every unit is compiled with, except the extension's name."""
         found = ["-DTORCH_API_INCLUDE_EXTENSION_H"]
         if self.tags_pybind:
             found += _pybind_defines(str(self.folder))
         return (*found, *self.abi_defines())
 
     def abi_defines(self) -> tuple[str, ...]:
-        """Those of `defines` that choose the standard library's ABI; torch has them behind the folders of headers."""
+        """Return the part of `defines` that selects the C++ ABI.
+
+        Torch puts it after the include folders.
+        """
         return () if self.cxx11_abi is None else (f"-D_GLIBCXX_USE_CXX11_ABI={int(self.cxx11_abi)}",)
 
 
 def python_include() -> Path:
-    """Where Python.h is."""
+    """Return the folder of Python.h."""
     return Path(sysconfig.get_path("include", scheme="posix_prefix"))
 
 
 @functools.cache
 def find_torch() -> TorchBuild:
-    """The torch of this interpreter. Raises `MachineError` where there is none."""
+    """Return the torch of this interpreter. Raises `MachineError` if there is none."""
     version, cuda = torch_build()
     spec = importlib.util.find_spec("torch")
     if version is None or spec is None or spec.origin is None:
-        raise MachineError("torch is not installed for this Python; install it (make install)")
+        raise MachineError("torch is not installed for this Python: run make install")
     folder = Path(spec.origin).parent
     text = (folder / "utils" / "cpp_extension.py").read_text(encoding="utf-8")
     return TorchBuild(
@@ -112,13 +114,16 @@ def find_torch() -> TorchBuild:
 
 
 def standard_of(text: str) -> str:
-    """`c++20` or `c++17`: the standard that torch's extension builder names most often."""
+    """Return the C++ standard that torch's extension builder names most often.
+
+    `c++20` or `c++17`.
+    """
     names = collections.Counter(re.findall(r"-std=(c\+\+\d\d)", text))
     return names.most_common(1)[0][0] if names else "c++17"
 
 
 def nvcc_flags_of(text: str) -> tuple[str, ...]:
-    """The list `COMMON_NVCC_FLAGS` of torch's extension builder."""
+    """Return the list `COMMON_NVCC_FLAGS` of torch's extension builder."""
     found = re.search(r"^COMMON_NVCC_FLAGS = (\[.*?\])", text, re.MULTILINE | re.DOTALL)
     if found is None:
         raise MachineError("this torch's extension builder has no COMMON_NVCC_FLAGS; use torch 2.6 to 2.13")
@@ -126,7 +131,7 @@ def nvcc_flags_of(text: str) -> tuple[str, ...]:
 
 
 def inline_parameters_of(text: str) -> tuple[Parameter, ...]:
-    """The parameters of `load_inline` in torch's extension builder; empty where that is not what it was so far."""
+    """Return the parameters of `load_inline`; empty if their form is unknown."""
     found = re.search(r"^def load_inline\(.*?\)(?: *->.*?)?:$", text, re.MULTILINE | re.DOTALL)
     try:
         given = python_ast.parse(f"{found[0]} pass").body[0].args if found else None  # type: ignore[attr-defined]
@@ -148,7 +153,7 @@ def _cxx11_abi(folder: Path) -> bool:
 
 @functools.cache
 def _pybind_defines(folder: str) -> list[str]:
-    """The tags, asked of torch in a process of its own: they are only in its binary."""
+    """Ask torch for its pybind11 tags in another process: only its binary has them."""
     names = [f"_PYBIND11_{tag}" for tag in _PYBIND_TAGS]
     question = f"import json, torch._C as c; print(json.dumps([getattr(c, n, None) for n in {names!r}]))"
     try:
@@ -160,6 +165,6 @@ def _pybind_defines(folder: str) -> list[str]:
             text=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise MachineError(f"torch in {folder} can't be imported: {error}") from error
+        raise MachineError(f"importing torch from {folder} failed: {error}") from error
     values = json.loads(done.stdout.splitlines()[-1])
     return [f'-DPYBIND11_{tag}=\\"{value}\\"' for tag, value in zip(_PYBIND_TAGS, values, strict=True) if value]

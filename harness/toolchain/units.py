@@ -1,6 +1,6 @@
-"""The files that torch would write for an extension, and where each line of them comes from.
+"""List the files that torch would write for an extension, and their origins.
 
-Pure; trusted side. Imports `build.spec` and `build.diagnostics`.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from harness.toolchain.spec import ExtensionSpec, is_cuda_file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One file to compile: its name, its text, whether nvcc does it, and what of the sources it was made of."""
+    """One file to compile.
+
+    Attributes:
+        file: Its name.
+        text: Its text.
+        cuda: Whether nvcc compiles it.
+        parts: The source texts in it, as in `SourceMap.parts`.
+    """
 
     file: str
     text: str
@@ -23,7 +30,7 @@ class Unit:
 
     @property
     def map(self) -> SourceMap:
-        """For finding the source text behind a line of the file."""
+        """Map from the file's lines to the source texts."""
         return SourceMap(file=self.file, parts=self.parts)
 
     @property
@@ -33,7 +40,7 @@ class Unit:
 
 
 def units_of(spec: ExtensionSpec) -> list[Unit]:
-    """The files that torch would compile, with torch's own additions."""
+    """Return the files that torch would compile, with torch's own additions."""
     if spec.compiled:
         texts = {file.path: file.text for file in spec.files}
         return [
@@ -61,7 +68,10 @@ def units_of(spec: ExtensionSpec) -> list[Unit]:
 
 
 def texts_of(spec: ExtensionSpec) -> list[SourceMap]:
-    """The same for the host device, which joins the texts with nothing before them: `main.cpp` and `cuda.cu`."""
+    """Return the source maps of `main.cpp` and `cuda.cu` on the host device.
+
+    The host device joins the texts without anything before them.
+    """
     if spec.compiled:
         named = [(file.path, file.text) for file in spec.files if file.path in spec.compiled]
         groups = {

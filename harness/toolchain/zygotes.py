@@ -1,10 +1,9 @@
-"""The processes that builds fork from: one that is there at once, one with torch, one with more of torch for many.
+"""Start the zygotes of builds: a light one, one with torch, one with more of it.
 
-Trusted side; imports `zygote`. Compilers need nothing of torch's in their process, and neither does reading a text: so
-they come from a process that has imported next to nothing, and need not wait for seconds of imports. Where a solution
-or its module is executed, torch is needed, and imported once for all. With its first operation on tensors without
-contents torch loads most of its compiler (`build.meta`): nearly a second in each harvest, which a few had better take
-themselves than wait for. Many fork from a process that has done it, which is begun beside.
+Trusted side. Compilers and the static scan need no torch, so they fork from a process that starts at once. Processes
+that run a solution or its module fork from one that has imported torch. The first operation on meta tensors loads most
+of torch's compiler (`preload_meta.py`), nearly one second per discovery; after `MANY_HARVESTS` discoveries they
+fork from a third zygote that has done this already.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _WITH_TORCH = (
 _WITH_META = (*_WITH_TORCH, "harness.toolchain.preload_meta")
 
 MANY_HARVESTS = 8
-"""With so many the process with more of torch is begun. On two processors it takes 2.2 s of one, and each harvest that
-forks from it 0.85 s less: who has seen so many will see some more."""
+"""Number of discoveries after which the zygote with more of torch starts. It takes 2.2 s of one of two cores, and each
+discovery that forks from it saves 0.85 s."""
 
 
 class LateZygote(Zygote):
-    """A zygote that starts when its first child is asked for, and anew where it has died."""
+    """A zygote that starts with its first child, and restarts if it has died."""
 
     def __init__(
         self, preload: Sequence[str], log_path: Path | None = None, env: Mapping[str, str] | None = None
@@ -44,19 +43,22 @@ class LateZygote(Zygote):
 
     @property
     def started(self) -> bool:
-        """Whether it was ever needed."""
+        """Whether it was ever started."""
         return self._started
 
     @property
     def ready(self) -> bool:
-        """Whether it was started, has made its imports and lives."""
+        """Whether it has finished its imports and is alive."""
         return self._started and self.alive and self.threads is not None
 
     def start(self) -> None:
-        """Have it begin with its imports, if it has not, or has died. Raises `ZygoteError` after `close`."""
+        """Start the imports, unless the process is alive.
+
+        Raises `ZygoteError` after `close`.
+        """
         with self._starting:
             if self._closed:
-                raise ZygoteError("the builders have been ended")
+                raise ZygoteError("the builders are closed")
             if not self._started:
                 super().__init__(preload=self._preload, env=self._env, log_path=self._log_path)
                 self._started = True
@@ -75,10 +77,18 @@ class LateZygote(Zygote):
 
 
 class BuilderZygotes:
-    """What builds fork from, each started when it is first needed. A context manager; safe for threads.
+    """The zygotes of builds, each started when it is first needed.
 
-    `light` runs compilers and reads texts; `torch` loads modules and executes solutions (harvests), as long as those
-    are few (`for_harvest`). `log_path` gets what all say on stderr. `preload` and `env` are added to what all have.
+    A thread-safe context manager.
+
+    Attributes:
+        light: Forks compilers and static scans.
+        torch: Forks load checks, and discoveries while they are few (`for_harvest`).
+
+    Args:
+        log_path: File for the stderr of all zygotes.
+        preload: Modules that all zygotes import in addition.
+        env: Environment variables for all zygotes.
     """
 
     def __init__(
@@ -91,15 +101,19 @@ class BuilderZygotes:
         self._harvests = 0
 
     def start(self) -> None:
-        """Have the first two begin with their imports, in the background. Idempotent. Raises `ZygoteError` after
-        `close`.
+        """Start the imports of the first two zygotes in the background. Idempotent.
+
+        Raises:
+            ZygoteError: `close` was called.
         """
         self.light.start()
         self.torch.start()
 
     def for_harvest(self) -> LateZygote:
-        """What the next harvest forks from: the process with more of torch once that is ready. It is begun with the
-        eighth harvest; where it can't be had, nobody waits for it.
+        """Return the zygote for the next discovery.
+
+        The zygote with more of torch starts at discovery number `MANY_HARVESTS` and is used once it is ready. If it
+        can't start, the other one is used.
         """
         with self._counting:
             self._harvests += 1
@@ -109,7 +123,7 @@ class BuilderZygotes:
         return self._meta if self._meta.ready else self.torch
 
     def close(self) -> None:
-        """End all, and all that was forked from them."""
+        """End all zygotes and their children."""
         self.light.close()
         self.torch.close()
         self._meta.close()

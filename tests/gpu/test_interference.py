@@ -184,7 +184,7 @@ def test_it_spares_nobody(referee: Referee, tmp_path: Path) -> None:
     before = learnt_in_noise(referee, tmp_path, calm=True)
     outcome = judge(referee, CLAIMS_IT_ALL + HONEST, tmp_path, timed=True)
     assert outcome.status is Status.disqualified, outcome
-    assert "flushes and copies" in outcome.reason
+    assert "cache flushes and output copies" in outcome.reason
     assert outcome.timing is not None
     assert outcome.timing["calibrated_again"]["times"] == 1
     referee.at_hand.known = before

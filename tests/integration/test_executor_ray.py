@@ -55,7 +55,7 @@ def test_what_only_a_cluster_has_implies_it() -> None:
     ):
         held = resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], **options})
         assert held.executor == executor
-    with pytest.raises(ConfigError, match="for the executor ray"):
+    with pytest.raises(ConfigError, match="need the executor ray"):
         resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], "executor": "local", "ray_address": "auto"})
 
 
@@ -63,7 +63,7 @@ def test_what_only_a_cluster_has_implies_it() -> None:
 def test_a_model_of_gpu_is_refused_where_none_is_judged_on(device: dict[str, str]) -> None:
     """It would be ignored, and the run would tell of a GPU's model that it never saw."""
     options = {"paths": ["x"], "accelerator_type": "H200", "ray_address": "auto", **device}
-    with pytest.raises(ConfigError, match=r"the device is host .*: give --device cuda, or leave it out"):
+    with pytest.raises(ConfigError, match=r"the device is host .*: pass --device cuda, or omit it"):
         resolve(machine=MACHINE, run_id="r", options=options)
 
 

@@ -502,7 +502,7 @@ def rows_of(guide: str, heading: str) -> list[list[str]]:
 
 
 def test_the_table_of_settings_is_that_of_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {cells[0].strip("`"): cells[1:] for cells in rows_of("long_runs.md", "## Settings")}
+    rows = {cells[0].strip("`"): cells[1:] for cells in rows_of("settings.md", "## Settings")}
     known = {**KEYS, **{f"timing.{name}": held for name, held in TIMING_KEYS.items()}}
     assert list(rows) == list(known)
     for name, (_, default, _) in rows.items():
@@ -517,21 +517,23 @@ def test_the_table_of_settings_is_that_of_the_configuration(capsys: pytest.Captu
 
 
 def test_the_table_of_the_leaderboards_columns_has_them_all() -> None:
-    cells = [cells[0] for cells in rows_of("results.md", "The CSV's columns are a promise")]
+    cells = [cells[0] for cells in rows_of("results.md", "### CSV columns")]
     named = {name for cell in cells for name in re.findall(r"`([a-z_0-9]+)`", cell)}
     fast = {name for name in COLUMNS if name.startswith("fast_")}
     assert named - fast == set(COLUMNS) - fast
     assert "`fast_0` … `fast_2`" in cells
 
 
-def test_the_readmes_statuses_are_all_there_are() -> None:
+def test_the_guides_tables_of_statuses_and_labels_are_complete() -> None:
+    from harness.core.labels import LABELS
     from harness.core.status import Status
 
-    table = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert {status.value for status in Status} <= set(table)
-    verdicts = (GUIDES / "verdicts.md").read_text(encoding="utf-8")
-    known = set(re.findall(r"`([a-z_…]+)`", verdicts))
-    assert {status.value for status in Status if not status.value.startswith("wrong_")} <= known
+    statuses = [cells[0].strip("`") for cells in rows_of("verdicts.md", "### All statuses")]
+    assert statuses == [item.value for item in Status]
+    kinds = re.findall(r"`([a-z_…]+)`", " ".join(cells[1] for cells in rows_of("verdicts.md", "## Statuses")))
+    single = {item.value for item in Status if not item.value.startswith("wrong_")}
+    assert sorted(kinds) == sorted({*single, "wrong_…"})
+    assert [cells[0].strip("`") for cells in rows_of("verdicts.md", "## Labels")] == list(LABELS)
 
 
 def test_json_is_there_wherever_a_program_may_read_it(capsys: pytest.CaptureFixture[str]) -> None:

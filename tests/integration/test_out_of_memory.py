@@ -62,7 +62,7 @@ def test_a_profile_without_memory_says_what_to_do() -> None:
     done = run("profile", SOLUTION, share=0.03)
     assert done.returncode == 3, done.stderr
     assert "does not fit the free memory" in done.stderr
-    assert "fault of the harness" not in done.stderr
+    assert "error of the harness" not in done.stderr
 
 
 @pytest.mark.gpu
@@ -71,7 +71,7 @@ def test_a_lint_without_memory_says_what_to_do() -> None:
     done = run("problems", "lint", "level1/4", "--device", "cuda", share=0.03)
     assert done.returncode in (1, 3), done.stderr
     assert "not enough memory to check it" in done.stdout + done.stderr
-    assert "fault of the harness" not in done.stderr
+    assert "error of the harness" not in done.stderr
 
 
 @pytest.mark.gpu

@@ -386,7 +386,7 @@ def test_there_is_one_server_at_a_place(place: Place, server: subprocess.Popen[s
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("serve", "--idle", "0"), 2, "--idle: must be a number of seconds above 0"),
+        (("serve", "--idle", "0"), 2, "--idle must be a number of seconds above 0"),
         (("serve", "--device", "host", "--socket", "x" * 120), 3, f"at most {MAX_ADDRESS_BYTES} bytes"),
         (("serve", "--device", "host", "--socket", "problems/level1/19_relu.py/x"), 3, "can't listen: "),
         (("serve", "--device", "host", "--socket", "problems/level1/19_relu.py"), 3, "exists and is not a socket"),

@@ -1,4 +1,7 @@
-"""Static findings on a solution's source: advice for reviewers, never a verdict."""
+"""Screen a solution's source statically.
+
+Findings are advice for reviewers, never a verdict.
+"""
 
 from harness.catalog.screen.findings import ScreenFinding, Screening
 from harness.catalog.screen.rules import RULES, Family, Rule, Weight

@@ -1,6 +1,8 @@
-"""The pass over C++ and CUDA: a parse that survives broken code, and questions to its nodes.
+"""Screen C++ and CUDA.
 
-Pure; imports tree-sitter with its CUDA grammar. Never recursive.
+tree-sitter parses the code, also if it is broken, and rules match nodes.
+
+Nothing is recursive, so deeply nested code can't exhaust the stack.
 """
 
 from __future__ import annotations
@@ -31,38 +33,45 @@ _INTEGER = re.compile(rb"\d+")
 _LIBRARY_FUNCTION = re.compile(
     r"cuda[A-Z]\w*|cu(?:Event|Stream|Launch|Ctx|Mem)\w*|nvml\w*|cupti\w*|clock_gettime$|gettimeofday$"
 )
-"""Functions of a library, which are not a solution's to define."""
+"""Functions of libraries, which a solution has no reason to define."""
 
 _LOOKUPS = frozenset({"find", "count", "contains", "emplace", "insert", "try_emplace", "at"})
 
 MAX_LOOKED_AT = 4096
-"""Bytes of one node's text."""
+"""Most bytes of one node's text to examine."""
 
 MIN_CHECKED = 8
-"""Least number that, compared with a size, ties the code to it."""
+"""Least number that hard-codes a size if the code compares a size with it."""
 
 MIN_CONSTANT = 2048
-"""Least named constant that looks like a workload's size rather than a tile's."""
+"""Least named constant that may be a workload's size; smaller ones may be tile sizes."""
 
 Found = list[tuple[str, int]]
 
 
 @dataclass(slots=True)
 class CudaFindings:
-    """Rule and line (from 0, in the text) of everything; what the whole file's view needs beside it."""
+    """Findings in one text of C++, and facts that rules about the whole file need.
+
+    Attributes:
+        found: Rule and line (from 0, in the text) of each finding.
+        kernels: Names of `__global__` functions, with the lines of their definitions.
+        mentioned: Number of occurrences of each name, without its declarations.
+        library_lines: Lines that call a library.
+        joined: Whether the text has a name that makes a stream or the host wait.
+        broken_lines: Lines that the parser does not understand.
+    """
 
     found: Found = field(default_factory=list)
     kernels: dict[str, int] = field(default_factory=dict)
-    """Names of `__global__` functions with the line of their definition."""
     mentioned: dict[str, int] = field(default_factory=dict)
-    """How often each of those names occurs outside a declaration of it."""
     library_lines: list[int] = field(default_factory=list)
     joined: bool = False
     broken_lines: tuple[int, ...] = ()
 
 
 def cuda_findings(text: str) -> CudaFindings:
-    """Screen one text of C++. Never raises on any string."""
+    """Screen one text of C++. Never raises, for any string."""
     data = text.encode("utf-8", "replace")
     root = Parser(_LANGUAGE).parse(data).root_node
     result = CudaFindings()
@@ -89,7 +98,10 @@ class _CudaPass:
         self._static_numbers: dict[bytes, Node] = {}
 
     def text(self, node: Node) -> bytes:
-        """The source of a node, the beginning of it where it is long: nodes nest, and the time must stay linear."""
+        """Return a node's source, at most `MAX_LOOKED_AT` bytes.
+
+        Nodes nest, and the time must stay linear.
+        """
         return self._data[node.start_byte : min(node.end_byte, node.start_byte + MAX_LOOKED_AT)]
 
     def note(self, rule: str, node: Node) -> None:
@@ -162,7 +174,7 @@ class _CudaPass:
         function = node.child_by_field_name("function")
         if function is None:
             return
-        # `at::matmul`, `x.matmul`, `f<int>`: what stands before, and the last name.
+        # Split `at::matmul`, `x.matmul` or `f<int>` into qualifiers and the last name.
         called = re.sub(rb"\s+", b"", self._data[max(function.start_byte, function.end_byte - 200) : function.end_byte])
         base = called.partition(b"<")[0] if not called.startswith(b"<") else called
         pieces = re.split(rb"::|\.|->", base)
@@ -171,7 +183,7 @@ class _CudaPass:
         rule = CALLED.get(name)
         method = b"." in base or b"->" in base
         bare = name in NAMESPACED_ONLY and (not scoped or method)
-        own = method and rule in ("descriptors", "file_access", "process_exit")  # a member of an object of its own
+        own = method and rule in ("descriptors", "file_access", "process_exit")  # a method of the solution's object
         if rule is not None and not bare and not own:
             self.note(rule, node)
         if (
@@ -267,7 +279,7 @@ class _CudaPass:
             return
         sides: Sequence[Node] = [item for item in (node.child_by_field_name(k) for k in ("left", "right")) if item]
         texts = [self.text(item) for item in sides]
-        # An alignment test, or one for a missing tensor, remembers nothing.
+        # Tests of alignment or for a missing tensor are no cache.
         address = any(b"data_ptr" in text and b"%" not in text and b"&" not in text for text in texts)
         if address and not any(text in (b"nullptr", b"NULL", b"0") for text in texts):
             self.note("cache_by_address", node)

@@ -1,4 +1,4 @@
-"""What the screen found: values only. Pure; standard library only."""
+"""Findings of the screen, as values."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from typing import Any
 from harness.catalog.screen.rules import RULES, Rule
 
 MAX_FINDINGS = 400
-"""Most findings of one file; a hostile file must not fill the records."""
+"""Most findings of one file, so that a hostile file can't fill the records."""
 
 EXCERPT_CHARS = 120
-"""Longest excerpt of a source line."""
+"""Longest excerpt of a source line, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenFinding:
-    """One construct that a reviewer may want to see. `line` counts from 1 in the file."""
+    """One construct for a reviewer.
+
+    Attributes:
+        rule: Name of the rule in `RULES`.
+        line: Line in the file, from 1.
+        excerpt: The line, shortened.
+    """
 
     rule: str
     line: int
@@ -41,8 +47,12 @@ class ScreenFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screening:
-    """All of one file, by line. `unreadable` says in one line why nothing could be looked at, with the line; `notes`
-    say what was looked at only in part.
+    """Result of screening one file.
+
+    Attributes:
+        findings: Findings by line.
+        unreadable: One line that says why the file could not be screened, or None.
+        notes: One line for each part that was screened incompletely.
     """
 
     findings: tuple[ScreenFinding, ...]
@@ -58,7 +68,10 @@ class Screening:
 
 
 def settle(found: Sequence[tuple[str, int]], lines: Sequence[str]) -> tuple[ScreenFinding, ...]:
-    """One finding a rule and line, in the order of the file, with excerpts; at most `MAX_FINDINGS`."""
+    """Return one finding for each rule and line, ordered by line.
+
+    There are at most `MAX_FINDINGS`; each has an excerpt.
+    """
     ordered = sorted(set(found), key=lambda item: (item[1], item[0]))[:MAX_FINDINGS]
     return tuple(ScreenFinding(rule=rule, line=line, excerpt=_excerpt(lines, line)) for rule, line in ordered)
 

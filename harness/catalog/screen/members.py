@@ -1,4 +1,4 @@
-"""Library members and special names that the Python pass knows, by the rule that they trigger. Tables only."""
+"""Tables of Python names that trigger rules of the screen."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ MEMBERS: Mapping[str, str] = _by_member(
         "torch.special torch.sparse torch.bincount torch.histc torch.scatter_add torch.gather",
     }
 )
-"""By dotted name; a name covers what lies below it (`ctypes` covers `ctypes.CDLL`)."""
+"""Dotted name -> rule; a name includes all names below it (`ctypes` includes `ctypes.CDLL`)."""
 
 ATTRIBUTES: Mapping[str, str] = _by_member(
     {
@@ -82,7 +82,7 @@ ATTRIBUTES: Mapping[str, str] = _by_member(
         "process_memory": "untyped_storage_from_address set_data_ptr from_address",
     }
 )
-"""By the last part, of whatever object."""
+"""Name of an attribute of any object -> rule."""
 
 CLOCK_MODULES = (
     "time",
@@ -97,7 +97,7 @@ CLOCK_MODULES = (
     "torch.utils.benchmark",
     "torch.profiler",
 )
-"""Assigning to these or to their members is `clock_patch`."""
+"""Assigning to these names or their members is a finding of `clock_patch`."""
 
 SPECIAL_METHODS: Mapping[str, str] = _by_member(
     {
@@ -109,12 +109,12 @@ SPECIAL_METHODS: Mapping[str, str] = _by_member(
 )
 
 JOINS = frozenset({"wait_stream", "wait_event", "synchronize", "wait"})
-"""Methods that make one stream, or the host, wait for another."""
+"""Methods that make a stream or the host wait for a stream."""
 
 FILLED = frozenset(
     {"empty", "zeros", "ones", "full", "rand", "randn", "empty_like", "zeros_like", "ones_like", "full_like"}
 )
-"""Tensor makers whose result depends on no input's values."""
+"""Functions that create tensors whose values depend on no input."""
 
 KERNEL_MAKERS = frozenset(
     {
@@ -128,7 +128,7 @@ KERNEL_MAKERS = frozenset(
         "SourceModule",
     }
 )
-"""Functions that make kernels of sources."""
+"""Functions that compile kernels from sources."""
 
 KERNEL_DECORATORS = (
     "triton.jit",
@@ -142,4 +142,4 @@ KERNEL_DECORATORS = (
 HIDING = frozenset(
     {"decode", "b64decode", "decompress", "fromhex", "read", "read_text", "read_bytes", "loads", "unhexlify"}
 )
-"""Methods whose result can't be told from the file's text."""
+"""Methods whose result is not visible in the file's text."""

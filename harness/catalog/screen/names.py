@@ -1,7 +1,4 @@
-"""Which library member does an expression of a Python file name? Imports and plain aliases followed, nothing executed.
-
-Pure; standard library only.
-"""
+"""Resolve Python expressions to dotted names through imports and aliases."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from collections.abc import Iterable
 
 
 class Names:
-    """Names of one file. `t` after `import torch as t`, `pc` after `from time import perf_counter as pc`."""
+    """Names of one file, such as `t` after `import torch as t`."""
 
     def __init__(self, nodes: Iterable[ast.AST]) -> None:
         self._known: dict[str, str] = {}
         self.imported: set[str] = set()
-        """Names that stand for modules or members of modules."""
+        """First parts of imported dotted names."""
         aliases: list[tuple[str, ast.expr]] = []
         for node in nodes:
             if isinstance(node, ast.Import):
@@ -41,7 +38,10 @@ class Names:
         return dotted.partition(".")[0] in self.imported
 
     def dotted(self, node: ast.AST) -> str | None:
-        """`torch.cuda.Event` for every way to write it; a name that is no import stays itself. None for the rest."""
+        """Return the dotted name, such as `torch.cuda.Event`, for every way to write it.
+
+        A name that is not imported stays as it is. The result is None for other expressions.
+        """
         parts: list[str] = []
         while True:
             if isinstance(node, ast.Attribute):

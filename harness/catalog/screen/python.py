@@ -1,6 +1,6 @@
-"""The pass over the Python of a solution: one walk over all nodes, and a closer look at functions and classes.
+"""Screen the Python of a solution.
 
-Pure; standard library only; never recursive, so that a deeply nested file costs time and nothing else.
+Nothing is recursive, so deeply nested code can't exhaust the stack.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ from harness.catalog.screen.members import (
 Found = list[tuple[str, int]]
 
 MIN_SIZE = 8
-"""Constants below this (dimensions, indices) tie nothing to a workload."""
+"""Least constant that may hard-code a workload's size; smaller ones are dimensions or indices."""
 
 
 def python_findings(tree: ast.Module, *, has_kernels: bool) -> Found:
-    """Rule and line of everything in `tree`. `has_kernels`: whether C++ or CUDA with a kernel stands in its strings."""
+    """Return rule and line of each finding in `tree`.
+
+    Args:
+        tree: The parsed file.
+        has_kernels: Whether a string of the file has C++ or CUDA with a kernel.
+    """
     found = _PythonPass(tree, has_kernels)
     found.run()
     return found.found
@@ -101,7 +106,7 @@ class _PythonPass:
         if dotted is None:
             return
         if isinstance(node, ast.Name) and dotted == node.id:
-            # No import: a builtin, which counts where it is called.
+            # Not imported, so a builtin, which counts only if it is called.
             if not (isinstance(parent, ast.Call) or dotted in ("exec", "eval", "get_inputs")):
                 return
         elif not ("." in dotted and self._names.is_imported(dotted)):
@@ -120,7 +125,7 @@ class _PythonPass:
             self.note("tf32", node)
 
     def _is_own_method(self, node: ast.Attribute) -> bool:
-        """`self.half` is a member of the solution's own."""
+        """Tell whether the attribute is the solution's own, such as `self.half`."""
         return isinstance(node.value, ast.Name) and node.value.id == "self"
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
@@ -129,7 +134,7 @@ class _PythonPass:
         else:
             whole = [item.name for item in node.names]
         for name in whole:
-            # Modules that an honest kernel has no use for; of the others only the members used count.
+            # An honest kernel does not need these modules. Of other modules, only the used members count.
             rule = MEMBERS.get(name.partition(".")[0]) or _lookup(name)
             if rule in ("process_memory", "thread", "network", "dynamic_code", "introspection", "monkeypatch"):
                 self.note(rule, node)
@@ -175,7 +180,7 @@ class _PythonPass:
             self.note("call_counter" if isinstance(statement, ast.AugAssign) else "kept_between_calls", target)
 
     def _patched(self, dotted: str, node: ast.AST) -> None:
-        """A member of a module gets another value."""
+        """Note an assignment to a member of a module."""
         if "tf32" in dotted or "fp32_precision" in dotted:
             self.note("tf32", node)
         elif dotted.startswith(("torch.backends.", "torch._dynamo.config", "torch._inductor.config")):
@@ -221,7 +226,7 @@ class _PythonPass:
                 self.note("hard_coded_shape", node)
 
     def _key(self, key: ast.expr, node: ast.AST) -> None:
-        """`key` looks something up: by what is it made?"""
+        """Note a lookup whose key contains an address, an identity or a shape."""
         marks = set()
         for item in self._file.followed(key):
             if isinstance(item, ast.Attribute) and item.attr in ("data_ptr", "_cdata"):
@@ -297,7 +302,7 @@ class _PythonPass:
     def _returned(self, value: ast.expr, uses: Mapping[str, int]) -> None:
         made = [value]
         if isinstance(value, ast.Name):
-            # A tensor that is only made and returned: nothing was ever put into it.
+            # A tensor that is only created and returned: nothing writes into it.
             made = self._file.values(value.id) if uses[value.id] == 1 else []
         for item in made:
             dotted = self._names.dotted(item.func) or "" if isinstance(item, ast.Call) else ""
@@ -341,7 +346,7 @@ class _PythonPass:
 
 
 def _lookup(dotted: str) -> str | None:
-    """The rule of the longest known name that covers `dotted`."""
+    """Return the rule of the longest known name that includes `dotted`, or None."""
     while dotted:
         if dotted in MEMBERS:
             return MEMBERS[dotted]

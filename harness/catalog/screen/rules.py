@@ -1,7 +1,7 @@
-"""What the screen looks for: every rule with its family, and why a reviewer would look.
+"""Rules of the screen: each with its family, weight and explanation for reviewers.
 
-Pure; standard library only. A rule convicts nobody (DESIGN section 4, rule 5): honest code uses streams, threads,
-graphs and caches too, and `weight` says how usual a construct is in it.
+A finding is no verdict: honest code uses streams, threads, graphs and caches, too. `weight` says how often honest code
+has the construct.
 """
 
 from __future__ import annotations
@@ -12,30 +12,37 @@ from enum import StrEnum
 
 
 class Family(StrEnum):
-    """What a construct could serve, if it served no good purpose."""
+    """The possible misuse of a construct."""
 
     CLOCK = "clock"
-    """To be measured as faster than it is."""
+    """To appear faster than it is."""
     ANSWER = "answer"
-    """To give an answer without computing it, or one that is right only here."""
+    """To return outputs without computing them, or outputs that are correct only in this evaluation."""
     KERNEL = "kernel"
-    """To have no kernel of its own that does the work."""
+    """To do the work without a kernel of its own."""
     HARNESS = "harness"
-    """To disturb or deceive whoever runs it."""
+    """To disturb or deceive the harness."""
 
 
 class Weight(StrEnum):
-    """How much a finding says by itself."""
+    """How strong a finding is alone."""
 
     STRONG = "strong"
-    """Hardly ever found in honest kernels."""
+    """Rare in honest kernels."""
     WEAK = "weak"
-    """Honest kernels have it often; worth a look beside something else."""
+    """Frequent in honest kernels; relevant together with other findings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One kind of construct. `why` is a sentence for the reviewer."""
+    """One kind of construct.
+
+    Attributes:
+        name: The rule's name.
+        family: The possible misuse.
+        weight: How strong a finding is alone.
+        why: Explanation for the reviewer.
+    """
 
     name: str
     family: Family
@@ -51,75 +58,75 @@ RULES: Mapping[str, Rule] = {
     **_rules(
         Family.CLOCK,
         Weight.STRONG,
-        clock_patch="replaces something that measures time or waits for the GPU",
-        stream_not_joined="puts work on a stream of its own and nothing in the file waits for it",
-        host_callback="lets the GPU call back into the host, where work can go on after the call has ended",
-        lazy_tensor="defines or builds a tensor type of its own, which may compute only when looked at",
-        thread="starts threads or processes, which can work outside of the timed call",
-        cache_by_address="keys something by the address or identity of a tensor: a result remembered, not computed",
+        clock_patch="replaces a function that measures time or waits for the GPU",
+        stream_not_joined="submits work to a stream of its own, and nothing in the file waits for it",
+        host_callback="lets the GPU call a host function, which can continue after the call has ended",
+        lazy_tensor="defines or creates a tensor type of its own, which may compute only when it is read",
+        thread="starts threads or processes, which can work outside the timed call",
+        cache_by_address="uses the address or identity of a tensor as a key: may return a stored result",
     ),
     **_rules(
         Family.CLOCK,
         Weight.WEAK,
-        stream="uses a stream other than the current one; it must be joined before the call ends",
-        reads_clock="reads a clock, so that it can behave differently while it is watched",
-        sleeps="waits on purpose; who is slow in the warm-up may be called less often",
-        call_counter="counts its calls, so that it can behave differently in some of them",
-        cache_by_shape="keys something by a shape; harmless for plans and graphs, not for results",
-        kept_between_calls="keeps something in forward for later calls",
+        stream="uses a stream other than the current one; the call must wait for it before it ends",
+        reads_clock="reads a clock: may behave differently when it is timed",
+        sleeps="waits on purpose: slow warm-up calls may lead to fewer timed calls",
+        call_counter="counts its calls: may behave differently in some of them",
+        cache_by_shape="uses a shape as a key: harmless for plans and graphs, not for results",
+        kept_between_calls="stores something in forward for later calls",
         static_tensor="keeps tensors or memory in static variables between calls",
-        cuda_graph="replays a CUDA graph; it must copy its inputs in",
-        persisting_l2="steers what stays in the L2 cache, beyond the call if it is not reset",
+        cuda_graph="replays a CUDA graph; it must copy its inputs into the graph",
+        persisting_l2="controls which data stay in the L2 cache; without a reset, also after the call",
     ),
     **_rules(
         Family.ANSWER,
         Weight.STRONG,
-        introspection="looks at frames, the garbage collector or other modules, where an answer might be found",
-        process_memory="reads or maps memory that was not given to it (/proc, ctypes, mmap, address ranges)",
+        introspection="inspects frames, the garbage collector or other modules: may find expected outputs there",
+        process_memory="reads or maps memory outside its inputs (/proc, ctypes, mmap, address ranges)",
         ignores_input="forward does not use one of its inputs",
         constant_answer="returns a tensor of constants or of uninitialised memory",
-        input_rebuilt="seeds the random generators or calls get_inputs: could compute answers ahead",
-        private_gpu_memory="asks the driver about other allocations or processes",
+        input_rebuilt="seeds the random generators or calls get_inputs: may compute outputs in advance",
+        private_gpu_memory="queries the driver about other allocations or processes",
     ),
     **_rules(
         Family.ANSWER,
         Weight.WEAK,
-        hard_coded_shape="is tied to a size by a constant; right only for the shipped workload, perhaps",
-        half_precision="converts to half precision: the answer may be of a lower precision class",
-        tf32="allows or uses TF32: the answer may be of a lower precision class",
-        fast_math="asks for approximate arithmetic",
+        hard_coded_shape="hard-codes a size: may be correct only for one workload",
+        half_precision="converts to half precision: the output may be too inexact",
+        tf32="allows or uses TF32: the output may be too inexact",
+        fast_math="uses approximate arithmetic",
         changes_input="writes into an input",
     ),
     **_rules(
         Family.KERNEL,
         Weight.STRONG,
-        inherits_reference="ModelNew inherits from, or the file holds, the reference model",
+        inherits_reference="ModelNew inherits from the reference model, or the file contains it",
         decoy_kernel="has a kernel or an extension that nothing in the file uses",
-        no_custom_kernel="no CUDA, C++ or Triton code of its own in the file",
+        no_custom_kernel="the file has no CUDA, C++ or Triton code of its own",
         torch_compile="lets torch compile the model",
         tiny_launch="launches a kernel with a single thread",
     ),
     **_rules(
         Family.KERNEL,
         Weight.WEAK,
-        falls_back="an except branch goes on, possibly with torch in place of the kernel",
-        vendor_library="calls torch's or a vendor's library for an operation",
+        falls_back="an except branch continues, possibly with torch instead of the kernel",
+        vendor_library="calls torch or a vendor's library for an operation",
         library_only="its C++ sources have no kernel, only library calls",
     ),
     **_rules(
         Family.HARNESS,
         Weight.STRONG,
         process_exit="ends or signals processes",
-        imports_harness="imports the harness that judges it",
-        monkeypatch="replaces members of a module that others use too",
-        dynamic_code="runs code made at run time, which this screen can't read",
-        hooks="installs hooks or exit handlers that outlive the call",
+        imports_harness="imports the harness",
+        monkeypatch="replaces members of a shared module",
+        dynamic_code="runs code created at run time, which this screen can't read",
+        hooks="installs hooks or exit handlers that remain after the call",
         descriptors="writes to or duplicates file descriptors directly",
         network="uses the network",
-        native_tricks="loads libraries, changes page protections or runs code when it is loaded",
+        native_tricks="loads libraries, changes page protection, or runs code at load time",
         python_from_cpp="runs Python from C++",
-        special_methods="defines attribute access, comparison or deletion of its own",
-        hidden_source="compiles a source that stands nowhere in the file",
+        special_methods="defines its own attribute access, comparison or deletion",
+        hidden_source="compiles a source that is not visible in the file",
     ),
     **_rules(
         Family.HARNESS,
@@ -127,8 +134,8 @@ RULES: Mapping[str, Rule] = {
         file_access="reads or writes files",
         environment="changes environment variables",
         global_flags="changes settings of the whole process",
-        private_torch="uses torch's private parts",
+        private_torch="uses private members of torch",
         prints="writes to standard output or error",
     ),
 }
-"""Every rule by its name. Names are a promise: `--fail-on` and records use them."""
+"""All rules by name. The names are stable: `--fail-on` and records use them."""

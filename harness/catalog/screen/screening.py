@@ -1,6 +1,6 @@
-"""One solution's text through all passes of the screen.
+"""Run all passes of the screen over one solution's source.
 
-Pure. Advice only: no status, label or score rests on it (DESIGN section 4, rule 5).
+The findings are advice: no status, label or score depends on them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,21 @@ from harness.core import python_ast
 from harness.core.status import one_line
 
 MAX_CHARS = 2**20
-"""Largest file looked at. Real solutions have some kilobytes."""
+"""Largest file in characters; real solutions have a few kilobytes."""
 
 CUDA_SUFFIXES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
-"""Files that are read as C++ as a whole."""
+"""Suffixes of files that are C++ or CUDA as a whole."""
 
 
 def screen(source: str) -> Screening:
-    """Everything suspicious in a Python file and in the C++ and CUDA of its strings. Never raises on any string."""
+    """Screen a Python file, and the C++ and CUDA in its strings.
+
+    Args:
+        source: Text of the file; no string raises an exception.
+
+    Returns:
+        Findings, or why the file could not be screened.
+    """
     if len(source) > MAX_CHARS:
         return Screening(findings=(), unreadable=f"larger than {MAX_CHARS} characters: not looked at")
     try:
@@ -43,7 +50,14 @@ def screen(source: str) -> Screening:
 
 
 def screen_cuda(source: str) -> Screening:
-    """The same for a file that is C++ or CUDA as a whole."""
+    """Screen a file that is C++ or CUDA as a whole.
+
+    Args:
+        source: Text of the file; no string raises an exception.
+
+    Returns:
+        Findings, or why the file could not be screened.
+    """
     if len(source) > MAX_CHARS:
         return Screening(findings=(), unreadable=f"larger than {MAX_CHARS} characters: not looked at")
     lines = source.split("\n")
@@ -52,7 +66,10 @@ def screen_cuda(source: str) -> Screening:
 
 
 def _embedded_findings(parts: Sequence[Embedded]) -> tuple[Found, list[str], bool]:
-    """Findings in all texts of C++, notes on what was read in part, and whether any of them has a kernel."""
+    """Return findings in all texts of C++, notes, and whether one has a kernel.
+
+    Notes name parts that were screened incompletely.
+    """
     held: list[tuple[Embedded, CudaFindings]] = [(part, cuda_findings(part.text)) for part in parts]
     found: Found = []
     notes: list[str] = []
@@ -64,13 +81,13 @@ def _embedded_findings(parts: Sequence[Embedded]) -> tuple[Found, list[str], boo
         if not joined:
             placed += [("stream_not_joined", line) for rule, line in placed if rule == "stream"]
         for name, line in item.kernels.items():
-            # A launch may stand in another text than its kernel.
+            # The launch may be in another text than its kernel.
             if not any(other.mentioned.get(name, 0) > 0 for _, other in held):
                 placed.append(("decoy_kernel", part.lines[min(line, last)]))
         if item.library_lines and not kernels:
             placed.append(("library_only", part.lines[min(item.library_lines[0], last)]))
         if item.broken_lines:
             first = part.lines[min(item.broken_lines[0], last)]
-            notes.append(f"line {first}: the C++ here is not wholly understood; findings in it may be incomplete")
+            notes.append(f"line {first}: the parser does not understand all C++ here; findings may be incomplete")
         found += placed
     return found, notes, kernels or any("__global__" not in part.text and "{" in part.text for part in parts)

@@ -1,7 +1,4 @@
-"""C++ and CUDA in the strings of a Python file, with the lines at which they stand.
-
-Pure; standard library only.
-"""
+"""Find C++ and CUDA in the strings of a Python file, with their lines."""
 
 from __future__ import annotations
 
@@ -13,19 +10,19 @@ from dataclasses import dataclass
 _CODE = re.compile(
     r"__global__|#\s*include\b|\b(?:at|torch)::Tensor\b|extern\s+\"C\"|\b(?:void|float|int|double)\s+\w+\s*\([^()]*\)\s*\{"
 )
-"""What tells C++ from prose, a name, or a compiler flag."""
+"""Distinguishes C++ from prose, names and compiler flags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """One text of C++. Line i of `text` (from 0) stands at `lines[i]` of the file."""
+    """One text of C++. Line i of `text` (from 0) is line `lines[i]` of the file."""
 
     text: str
     lines: Sequence[int]
 
 
 def embedded(tree: ast.Module, file_lines: Sequence[str]) -> tuple[Embedded, ...]:
-    """Every string of `tree` that looks like C++, f-strings included; docstrings left out."""
+    """Return the strings of `tree` that look like C++, without docstrings."""
     skipped: set[int] = set()
     found: list[Embedded] = []
     for node in ast.walk(tree):
@@ -46,7 +43,7 @@ def _text(node: ast.AST) -> str | None:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
-        # What is put in at run time is mostly a number or a type.
+        # Values inserted at run time are mostly numbers or types.
         return "".join(
             item.value if isinstance(item, ast.Constant) and isinstance(item.value, str) else "0"
             for item in node.values
@@ -61,7 +58,7 @@ def _lines(node: ast.AST, text: str, file_lines: Sequence[str]) -> Iterator[int]
     if last - first == len(pieces) - 1:
         yield from range(first, last + 1)
         return
-    # Escapes, continuations or several literals in a row: look each line up where the literal stands.
+    # With escapes, continuations or adjacent literals, find each line in the literal's lines of the file.
     last = min(last, len(file_lines))
     places: Mapping[str, int] = {_bare(file_lines[i - 1]): i for i in range(last, first - 1, -1)}
     held = first
@@ -72,6 +69,6 @@ def _lines(node: ast.AST, text: str, file_lines: Sequence[str]) -> Iterator[int]
 
 
 def _bare(line: str) -> str:
-    """A line of code without indentation, quotes and the escape that ends it."""
+    """Return a line of code without indentation, quotes and the escape at its end."""
     held = line.strip(" \t'\",")
     return held.removesuffix("\\n").removesuffix("\\").strip(" \t'\",")

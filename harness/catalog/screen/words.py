@@ -1,4 +1,4 @@
-"""Names in C++ and CUDA sources that the screen knows, by the rule that they trigger. Tables only."""
+"""Tables of names in C++ and CUDA sources that trigger rules of the screen."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ WORDS: Mapping[str, str] = _by_word(
         "PyEval_GetGlobals PyEval_GetLocals PyFrame_GetBack Py_Finalize Py_Exit PyDict_SetItemString",
     }
 )
-"""By a single identifier, wherever it stands (in the bodies of macros too)."""
+"""Identifier -> rule, at any place (also in bodies of macros)."""
 
 TYPES: Mapping[str, str] = {"thread": "thread", "half": "half_precision"}
-"""By the name of a type: usual as names of variables."""
+"""Name of a type -> rule; as names of variables these are common."""
 
 CALLED: Mapping[str, str] = _by_word(
     {
@@ -62,10 +62,10 @@ CALLED: Mapping[str, str] = _by_word(
         "reads_clock": "clock",
     }
 )
-"""By the last part of the function called: too usual as names of other things."""
+"""Last part of a called function's name -> rule; as other names these are too common."""
 
 NAMESPACED_ONLY = frozenset({"exec", "eval", "import", "async", "terminate"})
-"""Of `CALLED`, those that count only with a namespace or an object before them (`py::exec`, `std::async`)."""
+"""Names in `CALLED` that count only with a namespace before them (`py::exec`, `std::async`)."""
 
 LIBRARY_PREFIXES = ("cublas", "cudnn", "cusparse", "cufft", "cusolver", "cutlass", "cub::", "thrust::")
 
@@ -80,7 +80,7 @@ LIBRARY_OPERATIONS = frozenset(
         }
     )
 )
-"""Members of `at::` and `torch::` that do a problem's work."""
+"""Members of `at::` and `torch::` that can do a problem's work."""
 
 JOINING = frozenset(
     {
@@ -103,4 +103,4 @@ ASSEMBLY: Mapping[str, str] = _by_word(
         "native_tricks": "syscall int3",
     }
 )
-"""By a part of the text of an `asm`."""
+"""Part of the text of an `asm` statement -> rule."""

@@ -1,9 +1,8 @@
-"""Scoring what a branch submits: which solutions it adds or changes, gates, and the pages that CI systems show.
+"""Score the solutions that a branch adds or changes, and render the verdict for CI systems.
 
-Outside layer; trusted side. `revision` reads the repository, `gates` the rules, `verdict` puts records and rules
-together, `pages` renders. A branch is a submission: its solution files are read from it and nothing else. Problems,
-gates and the results to compare with come from the base revision; the harness that runs has to, too, which whoever
-starts it sees to (`.github/workflows/score.yml`), and the command refuses to run where it is the branch's own.
+Trusted side. Only solution files are read from the branch. Problems, gates and earlier results come from the base
+revision. The harness itself must come from the base too (`.github/workflows/score.yml`); the command refuses to run if
+it is the branch's own.
 """
 
 from harness.cli.ci.pages import broken_rules, github_annotations, junit, summary

@@ -1,6 +1,6 @@
-"""`harness ci`: score the solutions that a branch adds or changes, and say whether its rules are met.
+"""`harness ci`: score the solutions that a branch adds or changes, and check them against gates.
 
-Outside layer; trusted side. Everything but the solutions comes from the base revision.
+Trusted side. Everything except the solutions comes from the base revision.
 """
 
 from __future__ import annotations
@@ -40,39 +40,78 @@ from harness.results.writer import RunStore, write_whole
 
 GATES = ".ci/gates.yaml"
 SOLUTIONS, RESULTS = "solutions", "results"
-"""Folders that a repository may lack; others are named by somebody who has them."""
+"""Default folders. A repository may lack these; a folder that the user names must exist."""
 PACKAGE = Path(harness.__file__).resolve().parent
 
 
 def ci_command(
     context: typer.Context,
-    base: Annotated[str, typer.Option("--base", help="Revision to trust and to compare with: origin/main.")],
-    head: Annotated[str, typer.Option("--head", help="Revision that is submitted.")] = "HEAD",
+    base: Annotated[
+        str,
+        typer.Option(
+            "--base", help="Git revision that is trusted: gates, problems and earlier results. Example: origin/main."
+        ),
+    ],
+    head: Annotated[str, typer.Option("--head", help="Git revision with the submitted solutions.")] = "HEAD",
     gates: Annotated[
-        str | None, option("--gates", f"File of rules, as a path in the base revision.  [{GATES}, if it is there]")
+        str | None,
+        option("--gates", f"YAML file of gates (rules), as a path in the base revision.  [{GATES}, if it exists]"),
     ] = None,
     solutions: Annotated[str, typer.Option("--solutions", help="Folder of solutions in the repository.")] = SOLUTIONS,
     problems: Annotated[str, typer.Option("--problems", help="Folder of problems in the repository.")] = "problems",
     results: Annotated[str, typer.Option("--results", help="Folder of committed runs in the repository.")] = RESULTS,
-    out: Annotated[Path, typer.Option("--out", help="Folder for what is found.")] = Path("ci-results"),
-    repository: Annotated[Path, typer.Option("--repository", help="Any folder of the repository.")] = Path(),
-    device: Annotated[str | None, option("--device", "auto, cuda or host.  [auto: a GPU where one is]")] = None,
-    workload: Annotated[str | None, option("--workload", "Sizes.  [full on cuda, small on host]")] = None,
-    sandbox: Annotated[str | None, option("--sandbox", "auto, strict (full or nothing) or off.  [auto]")] = None,
-    jobs: Annotated[int | None, option("--jobs", "Builds at once.  [processors, bounded by memory]")] = None,
-    timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [3]")] = None,
-    cache: Annotated[Path | None, option("--cache", "Folder of built modules.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the verdict and the run.")] = Path("ci-results"),
+    repository: Annotated[
+        Path, typer.Option("--repository", help="Git repository: its folder or any folder in it.")
+    ] = Path(),
+    device: Annotated[
+        str | None,
+        option(
+            "--device",
+            "cuda (the GPU), host (CUDA executed on the CPU: correctness, no speedups) or auto.  "
+            "[auto: a GPU if there is a usable one]",
+        ),
+    ] = None,
+    workload: Annotated[
+        str | None, option("--workload", "Workload (set of sizes) of the problems.  [full on cuda, small on host]")
+    ] = None,
+    sandbox: Annotated[
+        str | None,
+        option(
+            "--sandbox",
+            "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        option("--jobs", "Builds that run in parallel.  [half the processors, on host all; fewer if memory is short]"),
+    ] = None,
+    timing_budget: Annotated[
+        float | None, option("--timing-budget", "Seconds of timing for each solution.  [3]")
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        option(
+            "--cache",
+            "Folder for compiled extensions and other cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]",
+        ),
+    ] = None,
     annotations: Annotated[
         bool | None,
-        typer.Option("--annotations/--no-annotations", help="GitHub's annotations.  [where GITHUB_ACTIONS is set]"),
+        typer.Option(
+            "--annotations/--no-annotations",
+            help="Print annotations for GitHub Actions.  [if GITHUB_ACTIONS is true]",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score the solutions that a branch adds or changes, hold them against rules, and compare with the base's results.
+    """Score the solutions that a branch adds or changes, check them against gates, and compare with earlier results.
 
-    Only the branch's solution files are used; problems, rules and results come from --base, and nothing of the working
-    tree is read. Written to --out: verdict.json, summary.md (also GitHub's step summary), junit.xml, leaderboard.csv
-    and the run itself. Exit code 0: the rules are met, 1: one is broken, 2: the call is wrong, 3: the machine or the
+    Only solution files are read from the branch. Problems, gates and earlier results come from --base; the working tree
+    is not read. The command writes verdict.json, summary.md (also as GitHub's step summary), junit.xml, leaderboard.csv
+    and the run to --out.
+
+    The exit code is 0 if all gates are met, 1 if one is not, 2 if the arguments are wrong, and 3 if the machine or the
     harness could not judge.
 
     \b
@@ -87,9 +126,9 @@ def ci_command(
     changed = repo.changes(repo.merge_base(base_commit, head_commit), head_commit)
     rules = _rules(repo, base_commit, gates)
     if solutions != SOLUTIONS and not any(repo.entries(commit, [solutions]) for commit in (base_commit, head_commit)):
-        raise ConfigError(f"neither {base} nor {head} has a folder {solutions}: name that of solutions by --solutions")
+        raise ConfigError(f"neither {base} nor {head} has a folder {solutions}: name another with --solutions")
     if results != RESULTS and not repo.entries(base_commit, [results]):
-        raise ConfigError(f"the base {base} has no folder {results}: name that of its runs by --results")
+        raise ConfigError(f"the base {base} has no folder {results}: name its folder of runs with --results")
     inside = [item for item in changed if _is_solution(item.path, solutions)]
     deleted = [item.path for item in inside if item.kind == "deleted"]
     ignored = [item.path for item in changed if item not in inside]
@@ -98,12 +137,12 @@ def ci_command(
         trusted, submitted = Path(scratch, "base"), Path(scratch, "head")
         notes = repo.write(repo.entries(base_commit, [problems, results]), trusted)
         for path in notes:
-            say(f"note: {path} of the base is left out: no plain file, or too large")
+            say(f"note: {path} of the base is left out: it is no plain file, or too large")
         if not (trusted / problems).is_dir():
-            raise ConfigError(f"the base {base} has no folder {problems}: name its folder of problems by --problems")
+            raise ConfigError(f"the base {base} has no folder {problems}: name its folder of problems with --problems")
         catalog = load_problems(trusted / problems)
         entries = repo.entries(head_commit, sorted(kinds)) if kinds else []
-        # Results know a solution by the end of its path: none may take the name of another that is there already.
+        # Results name a solution by the end of its path: a new solution may not take the name of an existing one.
         taken = {name: entry.path for entry in repo.entries(base_commit, [solutions]) for name in _names(entry.path)}
         found, rejected = _submitted(repo, entries, submitted, catalog, taken)
         _write_introductions(repo, base_commit, found, submitted)
@@ -121,7 +160,7 @@ def ci_command(
                 "cache_dir": cache,
             },
         )
-        say(f"solutions to score: {len(found)}; that can't be: {len(rejected)}; other changes, ignored: {len(ignored)}")
+        say(f"solutions to score: {len(found)}; rejected: {len(rejected)}; other changes, ignored: {len(ignored)}")
         records: list[Record] = []
         fault = None
         with no_commands_in_output(on=annotated and not as_json):
@@ -152,24 +191,24 @@ def ci_command(
     rows = leaderboard([*base_records, *records], by=By.author, authors=authors)
     _publish(verdict, rows, records, out, settled)
     if annotated:
-        # Where standard output holds JSON for a program, the messages' stream, which GitHub reads as well.
+        # With --json, standard output holds only JSON; GitHub reads annotations from standard error too.
         (sys.stderr if as_json else sys.stdout).write("".join(f"{line}\n" for line in ci.github_annotations(verdict)))
     if as_json:
         print_json(verdict.to_json())
     else:
         with no_commands_in_output(on=annotated):
             put(*ci.broken_rules(verdict))
-        put(f"verdict: {verdict.word} (exit code {verdict.exit_code}); everything is in {out}")
+        put(f"verdict: {verdict.word} (exit code {verdict.exit_code}); details are in {out}")
     raise typer.Exit(verdict.exit_code)
 
 
 def _refuse_own_code(repo: ci.Repository, base: str) -> None:
-    """A harness that lies in the repository and is not the base's is the submission's own."""
+    """Refuse to run a harness that lies in the repository and differs from the base's: it is the submission's own."""
     root = repo.root.resolve()
     if PACKAGE.is_relative_to(root) and repo.entries(base, ["harness"]) and repo.differs_from(base, PACKAGE):
         raise ConfigError(
-            f"the harness that runs is {PACKAGE}, and it differs from {base[:12]}'s: a submission must not be "
-            f"judged by its own harness. Check the base out beside it and run that one: "
+            f"the running harness {PACKAGE} differs from the harness of {base[:12]}: a submission must not be "
+            f"judged by its own harness. Check out the base in another folder and run its harness: "
             f"git worktree add --detach ../base {base[:12]} && make -C ../base warmup && ../base/.venv/bin/harness ci …"
         )
 
@@ -179,16 +218,18 @@ def _rules(repo: ci.Repository, base: str, named: str | None) -> ci.Gates:
     data = repo.read(base, path)
     if data is None:
         if named is not None:
-            raise ConfigError(f"{named}: not in {base[:12]}; rules are taken from the base, so commit them there")
+            raise ConfigError(
+                f"--gates {named}: no such file in {base[:12]}; gates come from the base: commit it there"
+            )
         return ci.Gates()
     try:
         return ci.read_gates(data.decode(), path)
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} of {base[:12]}: not UTF-8") from error
+        raise ConfigError(f"{path} of {base[:12]}: not UTF-8; save it as UTF-8") from error
 
 
 def _is_solution(path: str, folder: str) -> bool:
-    """Whether a changed file is one that the catalogue would look at in the folder of solutions."""
+    """Return whether the catalogue would read this changed file as a solution."""
     parts = PurePosixPath(path)
     if not parts.is_relative_to(folder) or parts.suffix != ".py":
         return False
@@ -197,7 +238,7 @@ def _is_solution(path: str, folder: str) -> bool:
 
 
 def _names(path: str) -> tuple[str, str]:
-    """What results may call the solution at this path: author, level and file, or (KernelBench's) folder and file."""
+    """Return the names that results may use for a path: author/level/file and (KernelBench's) folder/file."""
     parts = PurePosixPath(path).parts
     return "/".join(parts[-3:]), "/".join(parts[-2:])
 
@@ -205,7 +246,7 @@ def _names(path: str) -> tuple[str, str]:
 def _submitted(
     repo: ci.Repository, entries: Sequence[TreeEntry], into: Path, catalog: Catalog, taken: Mapping[str, str]
 ) -> tuple[list[Solution], list[ci.Rejected]]:
-    """The submitted files written below `into`; those that are solutions, and those that can't be evaluated."""
+    """Write the submitted files below `into`; return the solutions among them and the rejected files."""
     rejected = []
     sound = []
     for entry in entries:
@@ -215,7 +256,10 @@ def _submitted(
             rejected.append(ci.Rejected(path=entry.path, reason=f"it has more than {MAX_SOURCE_BYTES} bytes"))
         else:
             sound.append(entry)
-    rejected += [ci.Rejected(path=path, reason="its name can't be written") for path in repo.write(sound, into)]
+    rejected += [
+        ci.Rejected(path=path, reason="a file with its name can't be written: rename it")
+        for path in repo.write(sound, into)
+    ]
     found: list[Solution] = []
     labels = dict(taken)
     for entry in sound:
@@ -225,14 +269,14 @@ def _submitted(
         try:
             (solution,) = find_solutions([path], catalog)
         except CatalogError as error:
-            # The message begins with the file's scratch place, which means nothing to anybody, and may end with options
+            # The message starts with a temporary path, which means nothing to the reader, and may end with options
             # that this command does not have.
             reason = str(error).removeprefix(f"{path}: ").replace(str(into), "").replace(str(catalog.root), "problems")
             reason = reason.partition(", or name ")[0]
             rejected.append(ci.Rejected(path=entry.path, reason=reason))
             continue
         if labels.get(solution.label, entry.path) != entry.path:
-            reason = f"{labels[solution.label]} has the same name in results, {solution.label}: rename it"
+            reason = f"{labels[solution.label]} has the same name in results, {solution.label}: rename this file"
             rejected.append(ci.Rejected(path=entry.path, reason=reason))
             continue
         labels[solution.label] = entry.path
@@ -241,15 +285,15 @@ def _submitted(
 
 
 def _write_introductions(repo: ci.Repository, base: str, found: Sequence[Solution], into: Path) -> None:
-    """What the authors of submitted solutions say of themselves, from the base, to where the run looks for it."""
+    """Copy the authors' descriptions from the base to the folder where the run reads them."""
     folders = {folder for item in found for folder in item.path.relative_to(into).parents[:2]}
     entries = repo.entries(base, sorted((folder / AUTHOR_FILE).as_posix() for folder in folders)) if folders else []
-    # The branch may hold a folder of that name.
+    # The branch may hold a folder of this name.
     repo.write([entry for entry in entries if not (into / entry.path).exists()], into)
 
 
 def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, options: dict[str, object]) -> RunConfig:
-    """The run's configuration. Where the device times, the baseline that the rules name is measured beside eager."""
+    """Resolve the configuration of the run; on a GPU, add the baseline that the gates name."""
     found = environment.collect()
     settled = resolve(
         machine=environment.machine(found),
@@ -258,7 +302,7 @@ def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, opti
     )
     why = environment.cuda_unusable(found)
     if settled.device is DeviceKind.CUDA and why:
-        raise MachineError(f"{why}; --device host checks values on the CPU")
+        raise MachineError(f"{why}; pass --device host to check correctness on the CPU")
     ready_cache(settled.cache_dir)
     if rules.minimum_speedup is not None and settled.device is DeviceKind.CUDA:
         baselines = dict.fromkeys((Baseline.EAGER, Baseline(rules.baseline)))
@@ -274,7 +318,7 @@ def _evaluated(run: Evaluate | None, settled: RunConfig, *, quiet: bool) -> list
 
 
 def _records_below(folder: Path) -> tuple[list[Record], list[RunStore]]:
-    """The records of the base's committed runs, and the runs. One that can't be read is told and left out."""
+    """Return the records of the base's committed runs, and the runs; report runs that can't be read."""
     records: list[Record] = []
     stores = []
     for run in find_runs(folder):
@@ -282,11 +326,11 @@ def _records_below(folder: Path) -> tuple[list[Record], list[RunStore]]:
             store = RunStore.open(run)
             records += store.records()
         except StoreError as error:
-            say(f"note: {run.name} of the base's results is left out: {error}")
+            say(f"note: run {run.name} of the base is left out: {error}")
             continue
         stores.append(store)
         for note in store.notes:
-            say(f"note: {run.name} of the base's results: {note}")
+            say(f"note: run {run.name} of the base: {note}")
     return records, stores
 
 

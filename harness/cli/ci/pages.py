@@ -1,8 +1,7 @@
-"""A verdict as CI systems show it: Markdown for a step summary, GitHub annotations, JUnit XML, lines of a terminal.
+"""Render a verdict for CI systems: Markdown summary, GitHub annotations, JUnit XML, lines for a terminal.
 
-Outside layer, but pure: values in, text out. Names, reasons and labels come from a submission, so that each form
-escapes them its own way: a cell of a table stays a cell, an annotation can't contain another command, and XML holds no
-character that XML forbids.
+Pure functions: values in, text out. Names, reasons and labels come from a submission, so each format escapes them: a
+table cell stays one cell, an annotation contains no other command, XML has no forbidden characters.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from harness.results.scoring import entries_of
 
 MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
 MAX_ROWS = 500
-"""Rows of the summary's table; GitHub shows a megabyte at most, and `verdict.json` has them all."""
+"""Most rows of the summary's table: GitHub shows at most a megabyte. `verdict.json` has all rows."""
 MAX_LISTED = 50
 MAX_ANNOTATIONS = 10
-"""GitHub shows ten errors of a step; the rest would be dropped without a word."""
+"""GitHub shows ten errors of a step and silently drops the others."""
 
 WORDS = {
     "passed": "passed",
     "failed": "failed",
-    "error": "could not be judged: a fault of the harness or the machine, not of the solutions",
-    "nothing": "has nothing to score: no solution is added or changed",
+    "error": "could not be judged because of an error of the harness or the machine, not of the solutions",
+    "nothing": "has nothing to score: it adds or changes no solution",
 }
 
 
 def summary(verdict: CiVerdict, leaderboard: str = "") -> str:
-    """The step summary, as GitHub's Markdown. `leaderboard` is Markdown to append."""
+    """Render the step summary as GitHub's Markdown; `leaderboard` is Markdown to append."""
     lines = [
         f"## Kernels: the submission {WORDS[verdict.word]}",
         "",
@@ -41,10 +40,10 @@ def summary(verdict: CiVerdict, leaderboard: str = "") -> str:
         "",
     ]
     if verdict.fault:
-        lines += [f"The machine can't: {_cell(verdict.fault, 600)}", ""]
+        lines += [f"Machine error: {_cell(verdict.fault, 600)}", ""]
     if verdict.scored:
         lines += [
-            "| | solution | change | problem | status | speedup | at the base | rules |",
+            "| | solution | change | problem | status | speedup | in the base | gates |",
             "| --- | --- | --- | --- | --- | --- | --- | --- |",
             *(_row(item) for item in verdict.scored[:MAX_ROWS]),
             "",
@@ -58,9 +57,9 @@ def summary(verdict: CiVerdict, leaderboard: str = "") -> str:
             lines += [f"* {result.gate}: {_cell(result.detail, 300)}" for result in broken]
             lines += [""] if broken else []
     for title, paths in (
-        ("Can't be evaluated", [f"{_cell(held.path)}: {_cell(held.reason, 300)}" for held in verdict.rejected]),
+        ("Rejected files", [f"{_cell(held.path)}: {_cell(held.reason, 300)}" for held in verdict.rejected]),
         ("Deleted", [_cell(path) for path in verdict.deleted]),
-        ("Changed too, and not used: everything but solutions is taken from the base", map(_cell, verdict.ignored)),
+        ("Other changes, ignored: everything except solutions comes from the base", map(_cell, verdict.ignored)),
     ):
         lines += _listed(title, list(paths))
     if leaderboard:
@@ -79,7 +78,7 @@ def _row(item: Scored) -> str:
 
 
 def _before(item: Scored) -> str:
-    """What the solution's record at the base says: its status and, where it was timed, its speedup."""
+    """Return status and, if it was timed, speedup of the solution's record in the base."""
     held = item.difference
     if held is None or held.before is None:
         return show.ABSENT
@@ -88,7 +87,7 @@ def _before(item: Scored) -> str:
 
 
 def _place(item: Scored) -> str:
-    """The line that a failure points at, where its reason does not begin with it."""
+    """Return the line of a failure, unless its reason starts with the line."""
     return "" if item.line is None or item.record.reason.startswith("line ") else f", line {item.line}"
 
 
@@ -100,27 +99,27 @@ def _listed(title: str, texts: list[str]) -> list[str]:
 
 
 def _cell(text: str, limit: int = 160) -> str:
-    """Text that Markdown shows as it is: no links, images, HTML, mentions, or cells of its own."""
+    """Escape text for Markdown, so that it makes no links, images, HTML, mentions or table cells."""
     return escape_markdown(show.line(text, limit))
 
 
 def broken_rules(verdict: CiVerdict) -> list[str]:
-    """A line for each rule that a solution broke, and for each file that can't be evaluated, as a terminal shows it."""
-    found = [(held.path, "can't be evaluated", held.reason) for held in verdict.rejected]
+    """Return a terminal line for each gate that a solution failed, and for each rejected file."""
+    found = [(held.path, "rejected", held.reason) for held in verdict.rejected]
     for item in verdict.scored:
         found += [(item.path, result.gate, result.detail) for result in item.gates if result.outcome == FAILED]
-    # The word in front keeps what a submission chose from the line's begin.
+    # The prefix keeps text that a submission chose away from the start of the line.
     return [f"failed: {show.line(path, 160)}: {gate}: {show.line(detail, 300)}" for path, gate, detail in found]
 
 
 def github_annotations(verdict: CiVerdict) -> list[str]:
-    """GitHub workflow commands, one a line: an error at the line of each failure, a warning for what has no verdict.
+    """Return GitHub workflow commands: an error for each failure, a warning for each solution without a verdict.
 
-    The format is GitHub's "Workflow commands" documentation's; in a value `%`, line ends, `:` and `,` are encoded.
+    The format is from GitHub's documentation "Workflow commands"; in values `%`, line ends, `:` and `,` are encoded.
     """
     found = []
     for held in verdict.rejected:
-        found.append(_command("error", held.path, None, "can't be evaluated", held.reason))
+        found.append(_command("error", held.path, None, "rejected", held.reason))
     for item in verdict.scored:
         if item.failed:
             found.append(_command("error", item.path, item.line, *_failure(item)))
@@ -131,7 +130,7 @@ def github_annotations(verdict: CiVerdict) -> list[str]:
 
 
 def _failure(item: Scored) -> tuple[str, str]:
-    """What a submission failed of, in a word, and what it says: its status, or the rules that a right one broke."""
+    """Return title and message of a failure: the status, or the failed gates of a correct solution."""
     broken = [result for result in item.gates if result.outcome == FAILED]
     passed = item.record.status is Status.passed
     what = ", ".join(result.gate for result in broken) if passed else item.record.status.value
@@ -152,8 +151,9 @@ def _value(text: str) -> str:
 
 
 def junit(verdict: CiVerdict) -> str:
-    """JUnit XML: a test case a solution; failures with their reasons, errors where the harness failed, skipped where
-    there is no verdict.
+    """Render JUnit XML with one test case for each solution.
+
+    A test case has a `failure` with the reason, an `error` if the harness failed, or `skipped` if there is no verdict.
     """
     cases = []
     for held in verdict.rejected:
@@ -206,5 +206,5 @@ def _case(item: Scored) -> ElementTree.Element:
 
 
 def _xml(text: str) -> str:
-    """Without characters that XML forbids or that nobody sees; the writer escapes the rest."""
+    """Remove invisible characters and those that XML forbids; the writer escapes the others."""
     return show.block(text, 4000)

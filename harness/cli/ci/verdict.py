@@ -1,6 +1,6 @@
-"""Records, rules and the base's results put together: one verdict on a submission, as values and as JSON.
+"""Combine records, gates and earlier results into one verdict on a submission.
 
-Outside layer; trusted side. Starts nothing and reads nothing.
+Trusted side. Pure functions: no files, no processes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from harness.results.latest import recency
 
 VERDICT_FORMAT = 1
 PASSED, GATE_FAILED, INFRASTRUCTURE = 0, 1, 3
-"""Exit codes of a verdict; 2 is a wrong call."""
+"""Exit codes of a verdict; 2 means wrong arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """A file among the solutions that can't be evaluated at all, and why: it fails the submission."""
+    """A submitted file that can't be evaluated, and the reason; it fails the submission."""
 
     path: str
     reason: str
@@ -31,8 +31,9 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One solution that the submission adds or changes. `path` is the repository's; `line` the line of the file that
-    its failure points at, where there is one.
+    """One solution that the submission adds or changes.
+
+    `path` is its path in the repository; `line` is the line of the file that caused the failure, or None.
     """
 
     path: str
@@ -69,8 +70,10 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiVerdict:
-    """The verdict on a submission. `ignored` are its changes that had no say: everything but solution files. `fault`
-    says why nothing could be evaluated on this machine, where that is so.
+    """The verdict on a submission.
+
+    `ignored` lists the changed files that are not solutions. `fault` says why this machine could evaluate nothing, or
+    is None.
     """
 
     base: str
@@ -86,19 +89,19 @@ class CiVerdict:
 
     @property
     def unjudged(self) -> tuple[Scored, ...]:
-        """Those that the harness failed to judge."""
+        """Solutions that the harness failed to judge."""
         return tuple(item for item in self.scored if item.record.status is Status.harness_error)
 
     @property
     def exit_code(self) -> int:
-        """1 where a rule is broken for certain, else 3 where one could not be judged, else 0."""
+        """1 if a gate certainly failed, else 3 if a solution could not be judged, else 0."""
         if self.rejected or any(item.failed for item in self.scored):
             return GATE_FAILED
         return INFRASTRUCTURE if self.unjudged or self.fault else PASSED
 
     @property
     def word(self) -> str:
-        """`passed`, `failed`, `error`, or `nothing` where no solution was added or changed."""
+        """`passed`, `failed`, `error`, or `nothing` if no solution was added or changed."""
         if not (self.scored or self.rejected or self.fault):
             return "nothing"
         return {PASSED: "passed", GATE_FAILED: "failed", INFRASTRUCTURE: "error"}[self.exit_code]
@@ -128,7 +131,17 @@ def score(
     base_records: Sequence[Record],
     gates: Gates,
 ) -> tuple[Scored, ...]:
-    """Each record with its rules. `paths` gives for each solution label its path, kind of change, and source."""
+    """Check each record against the gates.
+
+    Args:
+        records: Records of the submitted solutions.
+        paths: Solution label -> (path, kind of change, source).
+        base_records: Earlier records of the base; of several with one identity the latest counts.
+        gates: The gates of the base.
+
+    Returns:
+        The scored solutions, sorted by path.
+    """
     before: dict[tuple[str, str, str, str], Record] = {}
     for held in base_records:
         known = before.get(held.identity)
@@ -152,12 +165,12 @@ def score(
 
 
 def failing_line(record: Record, source: str) -> int | None:
-    """The line of the solution's file that its failure points at: a compiler's, Python's, or a check's."""
+    """Return the line of the solution's file that caused the failure (from a compiler, Python or a check), or None."""
     evidence = record.evidence
     line = whole(mapping(evidence, "error"), "solution_line") or whole(evidence, "line")
     if line is None:
         for report in rows(evidence, "reports"):
-            # Where a report's line counts in a text that is not found in the solution's file, `file` names that text.
+            # If the line counts in a text that the solution's file does not contain, `file` names that text.
             if text(report, "file").endswith(".py") and (line := whole(report, "line")) is not None:
                 break
     return line if line is not None and 1 <= line <= source.count("\n") + 1 else None
@@ -178,7 +191,7 @@ def give_verdict(
     ignored: Sequence[str] = (),
     fault: str | None = None,
 ) -> CiVerdict:
-    """The verdict over all records of a submission."""
+    """Combine all records of a submission into a verdict."""
     return CiVerdict(
         base=base,
         head=head,

@@ -97,7 +97,7 @@ void report_deadlock(Worker& worker, Block& block) {
     details.line = first->line;
     char text[400];
     if (first->state == ThreadState::at_warp)
-        std::snprintf(text, sizeof text, "%s with mask 0x%08x can never complete: lanes it names do not arrive", first->kind, first->mask);
+        std::snprintf(text, sizeof text, "%s with mask 0x%08x can never complete: some lanes of the mask do not arrive", first->kind, first->mask);
     else
         std::snprintf(text, sizeof text, "%s can never complete: other threads of the %s do not arrive", first->kind,
                       block.cluster_waiting != 0 || (first->in_vain && block.cluster->blocks.size() > 1) ? "cluster" : "block");

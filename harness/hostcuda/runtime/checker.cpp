@@ -30,9 +30,9 @@ __attribute__((noinline)) void slow_read(Worker& worker, Cell& cell, std::uintpt
         return;
     }
     if (is_arriving(cell.write)) {
-        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of what an asynchronous copy is still bringing: nothing waited for it", cell.write, "asynchronous copy");
+        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of memory that an unfinished asynchronous copy writes: nothing waited for the copy", cell.write, "asynchronous copy");
     } else if (!ordered(worker, cell.write, floor, shared)) {
-        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of what another thread writes, with nothing between them", cell.write, "write");
+        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of memory that another thread writes, without synchronisation between the two", cell.write, "write");
         cell.write = 0;
     } else if (shared && !ordered(worker, cell.atomic, floor, shared)) {
         // In global memory such a read is how kernels look before they update (if (v > *best) atomicMax(best, v)). In shared memory it is
@@ -70,7 +70,7 @@ __attribute__((noinline)) void check_uninitialised(Worker& worker, Cell* cell, s
     for (std::size_t i = 0; i < cells; ++i) {
         const bool written = region != nullptr ? (cell[i].write | cell[i].atomic) != 0 : cell[i].write >= worker.shared_start || cell[i].atomic >= worker.shared_start;
         if (!written) {
-            report_access(worker, ReportKind::uninitialised_read, address, bytes, false, site, "nobody wrote this memory");
+            report_access(worker, ReportKind::uninitialised_read, address, bytes, false, site, "this memory was never written");
             return;
         }
     }
@@ -270,7 +270,7 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
             break;
         }
         if (!ordered(worker, c.write, floor, shared)) {
-            report_access(worker, ReportKind::data_race, address, bytes, true, site, "atomic update of what another thread writes plainly, with nothing between them", c.write, "write");
+            report_access(worker, ReportKind::data_race, address, bytes, true, site, "atomic update of memory that another thread writes non-atomically, without synchronisation between the two", c.write, "write");
             c.write = 0;
         }
         if (writes) c.atomic = me;
@@ -359,7 +359,8 @@ void mark_arriving(Worker& worker, const AsyncCopy& copy) {
                 if (at < copy.kept) std::memcpy(brought, static_cast<const char*>(copy.from) + at, std::min(to.granule, copy.kept - at));
                 if (std::memcmp(place, brought, to.granule) == 0) break;
                 report_access(worker, ReportKind::data_race, reinterpret_cast<std::uintptr_t>(place), to.granule, true, copy.site,
-                              k < 2 ? "asynchronous copy to what another thread writes, with nothing between them" : "asynchronous copy to what another thread reads, with nothing between them",
+                              k < 2 ? "asynchronous copy to memory that another thread writes, without synchronisation between the two"
+                                    : "asynchronous copy to memory that another thread reads, without synchronisation between the two",
                               before[k], k < 2 ? "write" : "read");
                 break;
             }
@@ -388,11 +389,12 @@ void flush_pending(Worker& worker) {
     if (std::memcmp(p.before, reinterpret_cast<const void*>(p.address), p.bytes) == 0) return;
     if (is_arriving(p.other)) {
         report_access(worker, ReportKind::data_race, p.address, p.bytes, true, p.site,
-                      p.other_was_write ? "write of what an asynchronous copy is still bringing" : "write of what an asynchronous copy is still reading", p.other, "asynchronous copy");
+                      p.other_was_write ? "write to memory that an unfinished asynchronous copy writes" : "write to memory that an unfinished asynchronous copy reads", p.other, "asynchronous copy");
         return;
     }
     report_access(worker, ReportKind::data_race, p.address, p.bytes, true, p.site,
-                  p.other_was_write ? "write of what another thread writes, with nothing between them" : "write of what another thread reads, with nothing between them",
+                  p.other_was_write ? "write to memory that another thread writes, without synchronisation between the two"
+                                    : "write to memory that another thread reads, without synchronisation between the two",
                   p.other, p.other_was_write ? "write" : "read");
 }
 
@@ -401,7 +403,7 @@ void settle_doubt(Worker& worker) {
     const std::uintptr_t address = thread.doubt;
     thread.doubt = 0;
     report_access(worker, ReportKind::data_race, address, 4, false, thread.doubt_site,
-                  "plain read of what another thread updates atomically, with nothing between them", thread.doubt_other, "atomic update");
+                  "non-atomic read of memory that another thread updates atomically, without synchronisation between the two", thread.doubt_other, "atomic update");
 }
 
 #if defined(__x86_64__)

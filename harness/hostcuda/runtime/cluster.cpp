@@ -64,7 +64,7 @@ void end_phase(Cluster& cluster) {
     }
 }
 
-const char* const may_be_gone = "shared memory of another block, which may have exited: no barrier of the cluster keeps it there";
+const char* const may_be_gone = "access to shared memory of another block that may have exited: no cluster barrier keeps that block alive";
 
 // The last thread of the block ended. Whoever reached into its shared memory must have done so before.
 void check_touches(Worker& worker, Block& block, Thread& last) {
@@ -103,7 +103,7 @@ void cluster_arrive(bool relaxed, int line) {
     if (worker.has_pending) flush_pending(worker);
     if (thread.doubt != 0) settle_doubt(worker);
     if (thread.cluster_arrivals != thread.cluster_waits)
-        refuse(worker, ReportKind::barrier_error, "a thread arrives at the barrier of its cluster again and has not waited there", line, error_launch_failure);
+        refuse(worker, ReportKind::barrier_error, "a thread arrives twice at the cluster barrier without waiting in between", line, error_launch_failure);
     ++thread.cluster_arrivals;
     if (!relaxed || thread.fenced_lately) release(block, thread);
     thread.fenced_lately = false;
@@ -116,11 +116,11 @@ void cluster_wait(int line) {
     Block& block = *worker.block;
     Thread& thread = *worker.thread;
     if (thread.cluster_arrivals == thread.cluster_waits)
-        refuse(worker, ReportKind::barrier_error, "a thread waits at the barrier of its cluster and has not arrived there", line, error_launch_failure);
+        refuse(worker, ReportKind::barrier_error, "a thread waits at the cluster barrier without having arrived there", line, error_launch_failure);
     if (worker.has_pending) flush_pending(worker);
     if (thread.doubt != 0) settle_doubt(worker);
     thread.line = line;
-    thread.kind = "the barrier of the cluster";
+    thread.kind = "the cluster barrier";
     if (block.cluster->phase < ++thread.cluster_waits) {
         thread.state = ThreadState::at_cluster;
         ++block.cluster_waiting;
@@ -177,7 +177,7 @@ void note_touch(Worker& worker, Block& holder, std::uintptr_t address, std::size
     const bool told = holder.linear < block.known.size() && block.known[holder.linear].thread != -1;
     if (worker.thread->cluster_known == 0 && !told && block.floor <= cluster.start) {
         report_access(worker, ReportKind::memory_error, address, bytes, write, site,
-                      "shared memory of another block, which may not have begun: no barrier of the cluster tells that it is there");
+                      "access to shared memory of another block that may not have started: no cluster barrier comes before the access");
     }
     if (cluster.touches.empty()) cluster.touches.assign(cluster.blocks.size(), std::vector<Touch>(cluster.blocks.size() * block.count));
     cluster.touches[holder.rank][slot(block, worker.thread->linear)] = {with_site(worker.me, site), address, site, static_cast<std::uint32_t>(bytes), write};
@@ -198,9 +198,9 @@ void* cluster_map(const void* shared, unsigned rank, int line) {
     const Block* holder = holder_of(worker, address);
     char text[160];
     if (holder == nullptr)
-        refuse(worker, ReportKind::memory_error, "a place in another block's shared memory is asked for by an address that is in no shared memory of the cluster", line, error_illegal_address);
+        refuse(worker, ReportKind::memory_error, "an address outside the cluster's shared memory is mapped to another block's shared memory", line, error_illegal_address);
     if (rank >= blocks.size()) {
-        std::snprintf(text, sizeof text, "shared memory of block %u of a cluster that has %zu blocks", rank, blocks.size());
+        std::snprintf(text, sizeof text, "shared memory of block %u is requested, but the cluster has %zu blocks", rank, blocks.size());
         refuse(worker, ReportKind::memory_error, text, line, error_illegal_address);
     }
     const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(holder->arena.memory);

@@ -114,7 +114,7 @@ void stray(Worker& worker, std::uintptr_t address, std::size_t bytes, bool write
                           address + bytes <= near->base + near->bytes + near->red_zone_bytes && address + near->red_zone_bytes >= near->base;
     const char* message = "out of bounds";
     if (near == nullptr || address + (std::uintptr_t{1} << 20) < near->base || address > near->base + near->bytes + (std::uintptr_t{1} << 20))
-        message = address < 4096 ? "null pointer" : "address of no device memory (a host pointer, freed memory, or far out of bounds)";
+        message = address < 4096 ? "null pointer" : "address outside device memory (a host pointer, freed memory, or far out of bounds)";
     report_access(worker, ReportKind::memory_error, address, bytes, write, site, message);
     if (!harmless) abort_launch(worker, error_illegal_address);
 }
@@ -128,7 +128,7 @@ Region* find_region(Worker& worker, std::uintptr_t address, std::size_t bytes, b
         return nullptr;
     }
     if (region->kind == RegionKind::host) {
-        report_access(worker, ReportKind::memory_error, address, bytes, write, site, "host memory, which a GPU cannot reach: the tensor is on the cpu");
+        report_access(worker, ReportKind::memory_error, address, bytes, write, site, "host memory, which a GPU cannot access: the tensor is on the cpu");
         abort_launch(worker, error_illegal_address);
     }
     if (region->kind != RegionKind::image) worker.cache[address >> 12 & (region_cache_entries - 1)] = region;  // an image holds symbols, which are regions too

@@ -29,8 +29,9 @@ void tell(const Region& region, std::uintptr_t address, std::size_t bytes, bool 
     details.access = access.c_str();
     details.space = "global";
     details.array = region.name;
-    if (region.kind == RegionKind::symbol) details.message = "host code writes a variable of the device: kernels do not see it (cudaMemcpyToSymbol does that)";
-    else details.message = write ? "host code writes device memory, which only kernels and copies reach" : "host code reads device memory, which only kernels and copies reach";
+    if (region.kind == RegionKind::symbol) details.message = "host code writes a device variable: kernels do not see the value; use cudaMemcpyToSymbol";
+    else details.message = write ? "host code writes device memory, which only kernels and copies can access"
+                               : "host code reads device memory, which only kernels and copies can access";
     if (region.name[0] == 0) details.index = static_cast<long long>(address - region.base) / static_cast<long long>(bytes);
     report_outside(details);
 }

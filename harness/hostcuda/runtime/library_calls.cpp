@@ -58,11 +58,11 @@ int check_bounds(const char* routine, const Operand& o, std::uintptr_t site) {
         const Region* near = region_nearest(address);
         constexpr std::uintptr_t far = std::uintptr_t{1} << 20;
         const bool close = near != nullptr && address + far >= near->base && address <= near->base + near->bytes + far;
-        const char* message = close ? "out of bounds" : "address of no device memory (a host pointer, freed memory, or far out of bounds)";
+        const char* message = close ? "out of bounds" : "address outside device memory (a host pointer, freed memory, or far out of bounds)";
         return tell(ReportKind::memory_error, routine, o, message, 0, 0, site), error_illegal_address;
     }
     if (region->kind == RegionKind::host) {
-        const char* message = "host memory, which a GPU cannot reach: the tensor is on the cpu";
+        const char* message = "host memory, which a GPU cannot access: the tensor is on the cpu";
         return tell(ReportKind::memory_error, routine, o, message, 0, 0, site), error_illegal_address;
     }
     const std::uintptr_t left = region->base + region->bytes - address;
@@ -92,7 +92,7 @@ void check_contents(const char* routine, const Operand& o, std::uintptr_t site) 
             if (poisoned(*region, address_of(o) + static_cast<std::uintptr_t>(element(o, row, column)) * o.element_bytes, o.element_bytes)) {
                 Operand read = o;
                 read.writes = false;
-                return tell(ReportKind::uninitialised_read, routine, read, "nobody wrote this memory", row, column, site);
+                return tell(ReportKind::uninitialised_read, routine, read, "this memory was never written", row, column, site);
             }
 }
 
@@ -127,8 +127,8 @@ void check_overlap(const char* routine, std::vector<Operand> all, std::uintptr_t
             const Operand& b = all[j];
             if ((!a.writes && !b.writes) || !overlap(a, b)) continue;
             if ((a.elementwise || b.elementwise) && same_place(a, b)) continue;
-            const std::string message = a.writes && b.writes ? std::string("two results of one call overlap: what they hold then is undefined")
-                                                             : std::string("overlaps ") + (a.writes ? b.name : a.name) + ", which the same call reads: what it holds then is undefined";
+            const std::string message = a.writes && b.writes ? std::string("two results of one call overlap: their values are undefined")
+                                                             : std::string("overlaps ") + (a.writes ? b.name : a.name) + ", which the same call reads: the result is undefined";
             return tell(ReportKind::data_race, routine, a.writes ? a : b, message.c_str(), 0, 0, site);
         }
     }
@@ -176,7 +176,7 @@ bool library_reads_on_host(const char* routine, const char* name, const void* sc
     const Region* region = region_containing(reinterpret_cast<std::uintptr_t>(scalar), 1);
     if (region == nullptr || (region->kind != RegionKind::device && region->kind != RegionKind::symbol)) return true;
     const Operand told{name, scalar, 4, 1, 1, 1, true, false};
-    tell(ReportKind::memory_error, routine, told, "device memory, which the host cannot reach: the pointer mode is CUBLAS_POINTER_MODE_HOST", 0, 0, site);
+    tell(ReportKind::memory_error, routine, told, "device memory, which the host cannot access: the pointer mode is CUBLAS_POINTER_MODE_HOST", 0, 0, site);
     return false;
 }
 
@@ -187,7 +187,7 @@ bool host_reaches(const char* routine, const void* items, int line) {
     details.kind = ReportKind::memory_error;
     details.kernel = routine;
     details.line = line;
-    details.message = "a plain pointer to the device's memory, which the host walks over: without the policy thrust::device it takes plain pointers for its own";
+    details.message = "a host algorithm gets a plain pointer to device memory: pass the policy thrust::device, or a thrust::device_ptr";
     report_outside(details);
     return false;
 }

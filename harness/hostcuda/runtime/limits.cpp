@@ -46,21 +46,21 @@ int check_launch(const LaunchRequest& r) {
     const std::uint64_t threads = std::uint64_t{r.block.x} * r.block.y * r.block.z;
     const bool bad_block = threads == 0 || threads > max_block_threads || r.block.x > 1024 || r.block.y > 1024 || r.block.z > 64;
     if (bad_block) {
-        std::snprintf(text, sizeof text, "a block of (%u, %u, %u) threads: at most 1024 in all, 1024 in x and y, 64 in z, and at least 1", r.block.x, r.block.y, r.block.z);
+        std::snprintf(text, sizeof text, "a block of (%u, %u, %u) threads exceeds the limits: 1 to 1024 in all, at most 1024 in x and y, 64 in z", r.block.x, r.block.y, r.block.z);
         return refuse(r, error_invalid_configuration, text);
     }
     const std::uint64_t blocks = std::uint64_t{r.grid.x} * r.grid.y * r.grid.z;
     if (blocks == 0 || r.grid.x > 0x7fffffffu || r.grid.y > 65535 || r.grid.z > 65535) {
-        std::snprintf(text, sizeof text, "a grid of (%u, %u, %u) blocks: at most 2147483647 in x, 65535 in y and z, and at least 1", r.grid.x, r.grid.y, r.grid.z);
+        std::snprintf(text, sizeof text, "a grid of (%u, %u, %u) blocks exceeds the limits: at least 1, at most 2147483647 in x, 65535 in y and z", r.grid.x, r.grid.y, r.grid.z);
         return refuse(r, error_invalid_configuration, text);
     }
-    if (blocks > 0x7fffffffu) return refuse(r, error_not_supported, "more than 2147483647 blocks in all");
+    if (blocks > 0x7fffffffu) return refuse(r, error_not_supported, "a grid of more than 2147483647 blocks in all");
     if (r.dynamic_shared_bytes > max_dynamic_shared_bytes) {
-        std::snprintf(text, sizeof text, "%zu bytes of dynamic shared memory: at most 232448", r.dynamic_shared_bytes);
+        std::snprintf(text, sizeof text, "%zu bytes of dynamic shared memory exceed the limit of 232448", r.dynamic_shared_bytes);
         return refuse(r, error_invalid_value, text);
     }
     if (r.dynamic_shared_bytes > static_cast<std::size_t>(largest_dynamic_allowed.load())) {
-        std::snprintf(text, sizeof text, "%zu bytes of dynamic shared memory: above 49152 cudaFuncSetAttribute(MaxDynamicSharedMemorySize) must allow it first", r.dynamic_shared_bytes);
+        std::snprintf(text, sizeof text, "%zu bytes of dynamic shared memory: more than 49152 need cudaFuncSetAttribute(MaxDynamicSharedMemorySize) first", r.dynamic_shared_bytes);
         return refuse(r, error_invalid_value, text);
     }
     if (r.cluster.x != 0) {
@@ -69,7 +69,7 @@ int check_launch(const LaunchRequest& r) {
     if (r.cooperative) {
         int per = 0;
         occupancy(&per, static_cast<int>(threads), r.dynamic_shared_bytes);
-        if (blocks > std::uint64_t(per) * multiprocessors) return refuse(r, error_cooperative_launch_too_large, "a cooperative grid must be resident at once: too many blocks");
+        if (blocks > std::uint64_t(per) * multiprocessors) return refuse(r, error_cooperative_launch_too_large, "too many blocks for a cooperative launch: all must be resident at once");
     }
     return 0;
 }
@@ -80,12 +80,12 @@ int check_cluster(const LaunchRequest& r) {
     const std::uint64_t blocks = std::uint64_t{c.x} * c.y * c.z;
     const bool allowed = larger_clusters_allowed();
     if (blocks == 0 || blocks > (allowed ? largest_cluster : largest_portable_cluster)) {
-        std::snprintf(text, sizeof text, "a cluster of (%u, %u, %u) blocks: at most %u in all%s, and at least 1", c.x, c.y, c.z, allowed ? largest_cluster : largest_portable_cluster,
-                      allowed ? "" : " (16 where cudaFuncSetAttribute(NonPortableClusterSizeAllowed) allows it)");
+        std::snprintf(text, sizeof text, "a cluster of (%u, %u, %u) blocks exceeds the limits: at least 1, at most %u in all%s", c.x, c.y, c.z, allowed ? largest_cluster : largest_portable_cluster,
+                      allowed ? "" : " (16 after cudaFuncSetAttribute(NonPortableClusterSizeAllowed))");
         return refuse(r, error_invalid_cluster_size, text);
     }
     if (r.grid.x % c.x != 0 || r.grid.y % c.y != 0 || r.grid.z % c.z != 0) {
-        std::snprintf(text, sizeof text, "a grid of (%u, %u, %u) blocks is no multiple of its clusters of (%u, %u, %u)", r.grid.x, r.grid.y, r.grid.z, c.x, c.y, c.z);
+        std::snprintf(text, sizeof text, "a grid of (%u, %u, %u) blocks is not a multiple of its clusters of (%u, %u, %u)", r.grid.x, r.grid.y, r.grid.z, c.x, c.y, c.z);
         return refuse(r, error_invalid_cluster_size, text);
     }
     return 0;
@@ -102,7 +102,7 @@ void finish_launch(const Launch& grid, int error) {
         details.message = "more than 49152 bytes of static shared memory: nvcc refuses this kernel";
         report_outside(details);
     } else if (fixed + grid.request.dynamic_shared_bytes > max_dynamic_shared_bytes) {
-        details.message = "static and dynamic shared memory together pass 232448 bytes";
+        details.message = "static and dynamic shared memory together exceed 232448 bytes";
         report_outside(details);
     }
     if (error != 0 && error != error_launch_out_of_resources && error != error_invalid_cluster_size) set_sticky_error(error);
@@ -132,14 +132,14 @@ void kernel_entry(const char* name, const char* parameters, int max_threads, con
         }
         if (asked.x != cluster.x || asked.y != cluster.y || asked.z != cluster.z) {
             char text[160];
-            std::snprintf(text, sizeof text, "clusters of (%u, %u, %u) blocks: the kernel's __cluster_dims__ say (%u, %u, %u)", asked.x, asked.y, asked.z, cluster.x, cluster.y, cluster.z);
+            std::snprintf(text, sizeof text, "clusters of (%u, %u, %u) blocks, but the kernel's __cluster_dims__ are (%u, %u, %u)", asked.x, asked.y, asked.z, cluster.x, cluster.y, cluster.z);
             refuse(grid.request, error_invalid_cluster_size, text);
             abort_launch(worker, error_invalid_cluster_size);
         }
     }
     if (max_threads > 0 && grid.threads > static_cast<std::uint32_t>(max_threads)) {
         char text[120];
-        std::snprintf(text, sizeof text, "%u threads a block: the kernel's __launch_bounds__ says at most %d", grid.threads, max_threads);
+        std::snprintf(text, sizeof text, "%u threads per block, but the kernel's __launch_bounds__ allow at most %d", grid.threads, max_threads);
         refuse(grid.request, error_launch_out_of_resources, text);
         abort_launch(worker, error_launch_out_of_resources);
     }

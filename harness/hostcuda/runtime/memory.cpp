@@ -81,7 +81,7 @@ bool covers(const void* p, std::size_t bytes, const char* call) {
     details.kind = hostcuda::ReportKind::memory_error;
     
     details.kernel = call;
-    details.message = "the range passes the end of an allocation";
+    details.message = "the range exceeds its allocation";
     hostcuda::report_outside(details);
     return false;
 }

@@ -65,7 +65,7 @@ int named_barrier(unsigned number, unsigned count, bool waits, int predicate, Ba
     if (count == 0) count = whole;
     char text[200];
     if (number >= barriers_a_block || count % warp_lanes != 0 || count > whole) {
-        std::snprintf(text, sizeof text, "barrier %u for %u threads: numbers are 0 to 15, and it waits for whole warps of the block, which has %u threads", number, count, block.count);
+        std::snprintf(text, sizeof text, "barrier %u for %u threads is not possible: numbers are 0 to 15, and the count is in whole warps of the block's %u threads", number, count, block.count);
         refuse(worker, text, line);
     }
     if (block.named == nullptr) block.named = std::make_unique<NamedBarrier[]>(barriers_a_block);
@@ -74,13 +74,13 @@ int named_barrier(unsigned number, unsigned count, bool waits, int predicate, Ba
         named.expected = count;
         ++block.named_pending;
     } else if (named.expected != count) {
-        std::snprintf(text, sizeof text, "threads of one block name different counts at barrier %u: %u and %u", number, named.expected, count);
+        std::snprintf(text, sizeof text, "threads of one block give different counts for barrier %u: %u and %u", number, named.expected, count);
         refuse(worker, text, line);
     }
     std::uint32_t& lanes = named.lanes[thread.linear / warp_lanes];
     const std::uint32_t lane = 1u << thread.linear % warp_lanes;
     if ((lanes & lane) != 0) {
-        std::snprintf(text, sizeof text, "a thread comes to barrier %u for a second time before the others have come", number);
+        std::snprintf(text, sizeof text, "a thread arrives at barrier %u a second time before the others have arrived", number);
         refuse(worker, text, line);
     }
     lanes |= lane;
@@ -95,7 +95,7 @@ int named_barrier(unsigned number, unsigned count, bool waits, int predicate, Ba
     thread.mask = static_cast<unsigned>(answer);
     if (waits) thread.state = ThreadState::at_named;
     const unsigned come = arrived(block, named);
-    if (come > count) refuse(worker, "more warps come to a barrier than it waits for", line);
+    if (come > count) refuse(worker, "more warps arrive at a barrier than it waits for", line);
     if (come == count) complete(block, number, waits ? &thread : nullptr);
     else if (waits) suspend(worker);
     if (!waits) return 0;

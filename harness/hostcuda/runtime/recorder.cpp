@@ -157,7 +157,7 @@ bool record_end(Page& to, int number, const siginfo_t& info) {
         const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
         if (number == SIGSEGV && worker->stack_low - address <= guard_bytes) text.raw(",\"message\":").string("its stack overflowed");
         if (number == SIGFPE && info.si_code == FPE_INTDIV)
-            text.raw(",\"message\":").string("an integer division by zero or overflow: a GPU goes on, with an undefined result");
+            text.raw(",\"message\":").string("an integer division by zero or overflow (a GPU continues with an undefined result)");
     }
     least = text;
     least.raw("}").store(to.end);

@@ -155,7 +155,7 @@ unsigned warp_collective(WarpOperation operation, unsigned mask, const void* giv
     thread.kind = kind;
     thread.mask = mask;
     if (!(mask & me)) {
-        report_lane(worker, thread, "the calling lane is not in its own mask", nullptr);
+        report_lane(worker, thread, "the mask does not include the calling lane", nullptr);
         if (take != nullptr && operation == WarpOperation::shuffle) std::memcpy(take, give, bytes);
         return operation == WarpOperation::shuffle ? me : 0u;
     }
@@ -176,7 +176,7 @@ unsigned warp_collective(WarpOperation operation, unsigned mask, const void* giv
     Collective& c = warp.collectives[slot];
     if (c.operation != operation || c.bytes != bytes) {
         const Thread& other = lane(block, number, static_cast<unsigned>(__builtin_ctz(c.arrived)));
-        report_lane(worker, thread, "lanes meet in different collectives", &other);
+        report_lane(worker, thread, "lanes of one warp call different collectives", &other);
         abort_launch(worker, error_launch_failure);
     }
     c.arrived |= me;

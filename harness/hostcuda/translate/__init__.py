@@ -1,1 +1,1 @@
-"""Translation of CUDA sources to C++ for the CPU, and their builds."""
+"""Translate CUDA sources to C++ for the CPU, and build them."""

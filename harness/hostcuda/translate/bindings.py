@@ -1,9 +1,8 @@
-"""Module definitions that only name functions and their arguments: `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-m.def("f", &f, "text", py::arg("x"), py::arg("n") = 1); }`, and which functions are meant by their names.
+"""Read module definitions that only name functions and their arguments.
 
-Charter: such a definition says little more than what torch writes for `functions=[...]`, so it can be bound without
-pybind11, whose headers cost ten seconds, and all of torch's with them. Pure; imports tree-sitter with its CUDA grammar
-and `syntax` beside it. Stands on the untrusted side (the builder calls it).
+Runs in the builder's sandbox. Example: `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f, "text", py::arg("x"),
+py::arg("n") = 1); }`. Such a definition needs no pybind11, whose headers, together with all of torch's, cost ten
+seconds.
 """
 
 from __future__ import annotations
@@ -36,13 +35,14 @@ _ARGUMENT = re.compile(
     rb"(-?\d{1,9}|-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?[fF]?|true|false)"
     rb"|(?:(?:py|pybind11)::none\s*\(\s*\)|(?:std|c10|at|torch)::nullopt)))?"
 )
-"""A name, and a default that is a literal or stands for None: what a default is made of shows in Python."""
+"""A name, and a default that is a literal or None; Python code can see which object a default is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The name by which it can be given, and its default as a C++ literal, `nullptr` for None; None where it has to be
-    given.
+    """The name of an argument and its default.
+
+    The default is a C++ literal, `nullptr` for None; it is None if the argument is required.
     """
 
     name: str
@@ -51,8 +51,10 @@ class Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """`text` as it stands in the source, empty for none; for each Python name the C++ function, qualified as there, and
-    its arguments where they are named; what the module says of itself, as a C++ literal.
+    """A module definition, `text`, as it is written in the source; empty for none.
+
+    `functions` maps Python names to C++ functions, qualified as in the source. `arguments` has the named arguments of a
+    function; `doc` is the module's docstring as a C++ literal.
     """
 
     text: str
@@ -61,12 +63,19 @@ class Definition:
     doc: str | None = None
 
     def without(self, source: str) -> str:
-        """`source` with the definition blanked, line for line."""
+        """`source` with the definition blanked, keeping the lines."""
         return source.replace(self.text, "\n" * self.text.count("\n"), 1) if self.text else source
 
 
 def module_definition(source: str) -> Definition | None:
-    """The module definition of a source; None where there is none, several, or one that says more than names."""
+    """Find the module definition of a source.
+
+    Args:
+        source: Text of a C++ or CUDA source.
+
+    Returns:
+        The definition. None if there is none, if there are several, or if it does more than name functions.
+    """
     if "PYBIND11_MODULE" not in source:
         return None
     data = source.encode()
@@ -102,10 +111,16 @@ def module_definition(source: str) -> Definition | None:
 
 
 def pointer_type(source: str, name: str) -> str | None:
-    """The type of a pointer to the one function of that name which a C++ source declares at namespace scope, as text;
-    None where there is none, or several, or one of a form that is not read here.
+    """Find the type of a pointer to a function that a source declares.
+
+    Args:
+        source: Text of a C++ source.
+        name: The function's name at namespace scope.
+
+    Returns:
+        The type as text. None if there is no such function, if there are several, or if its form is not supported.
     """
-    data = _EMPTY_DEFAULT.sub(b"= 0", source.encode())  # which the grammar does not know there
+    data = _EMPTY_DEFAULT.sub(b"= 0", source.encode())  # the grammar rejects `= {}` there
     tree = Tree(Parser(Language(tree_sitter_cuda.language())).parse(data).root_node, data, 0, False)
     found = {
         _pointer_type(tree, node)
@@ -122,7 +137,10 @@ def _declares(tree: Tree, node: Node, name: bytes) -> bool:
 
 
 def _pointer_type(tree: Tree, node: Node) -> str | None:
-    """Of a function whose declarator is its name with parameters and nothing more: `T f(A a, B b = 1);`."""
+    """The type of a function if its declarator is only a name with parameters.
+
+    Example: `T f(A a, B b = 1);`.
+    """
     declarator, result = function_declarator(node), node.child_by_field_name("type")
     plain = node.child_by_field_name("declarator")
     if declarator is None or result is None or plain is None or plain.id != declarator.id:
@@ -158,8 +176,9 @@ def _doc(data: bytes, statement: Node, module: bytes) -> str | None:
 
 
 def _bound(data: bytes, statement: Node, module: bytes) -> tuple[str, str, tuple[Argument, ...]] | None:
-    """Name, function and named arguments of `m.def("name", &function, "text", py::arg("x"));`, None for any other
-    statement.
+    """Name, function and named arguments of `m.def("name", &function, ...);`.
+
+    None for any other statement.
     """
     if statement.type != "expression_statement" or not statement.named_children:
         return None

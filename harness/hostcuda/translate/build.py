@@ -1,8 +1,7 @@
-"""Builds an extension with CUDA sources for the CPU: the command lines, and how to read what they left.
+"""Command lines that build an extension with CUDA sources for the CPU.
 
-Charter: pure but for the files it writes into the folder it is given. Trusted side; nothing of a solution's is
-parsed or executed here: `compile.py` does that, as the command that `prepare` returns, inside the builder's
-sandbox. Imports `kinds` and `preparation` beside it.
+Trusted side. Writes files only into the given folder. Nothing of a solution is parsed or executed here: `compile.py`
+does that, as the command that `prepare` returns, in the builder's sandbox.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _COMPILE = Path(__file__).resolve().with_name("compile.py")
 
 
 class ExtensionSpecLike(Protocol):
-    """What is read of an extension's specification (harness.toolchain's ExtensionSpec has these and more)."""
+    """The fields used of an extension's specification, for instance `ExtensionSpec`."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +65,10 @@ class ExtensionSpecLike(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCompilerError:
-    """The first error in a compiler's output. `line` is the solution's own where `file` is `cuda.cu` or `main.cpp`."""
+    """The first error in a compiler's output.
+
+    `line` is the solution's own if `file` is `cuda.cu` or `main.cpp`.
+    """
 
     file: str
     line: int
@@ -74,12 +76,12 @@ class HostCompilerError:
 
 
 def module_path(spec: ExtensionSpecLike, folder: Path) -> Path:
-    """Where the built module lies once the commands of `prepare` have succeeded."""
+    """Path of the built module after the commands of `prepare` have succeeded."""
     return folder / f"{spec.name}.so"
 
 
 def kind_of(spec: ExtensionSpecLike) -> Precompiled:
-    """What units of this extension take of what can be precompiled, as far as its flags and texts say."""
+    """The kind of precompiled headers for this extension, by its flags and texts."""
     return kinds.kind_of([*spec.cpp_sources, *spec.cuda_sources], spec.extra_cuda_cflags)
 
 
@@ -92,13 +94,23 @@ def prepare(
     functions: Mapping[str, str] | Sequence[str] | None = None,
     own_headers: Sequence[str] = (),
 ) -> list[tuple[str, ...]]:
-    """Writes what compiling needs into `folder`; returns the commands that, run in order there, make
-    `module_path(spec, folder)`.
+    """Write the files for the build into `folder`, and return the commands.
 
-    `functions` are those to bind (with docstrings, if a mapping); left out, `spec.functions` is taken; without any,
-    the sources bind for themselves. `own_headers` are texts of headers that the sources include from the
-    extension's own folders. The commands read `folder`, the preparation and torch's installation, and write
-    `folder` only. Nothing of the solution is parsed here.
+    Run in order in `folder`, the commands make `module_path(spec, folder)`. They read `folder`, the prepared headers
+    and torch's installation, and write only `folder`.
+
+    Args:
+        spec: The extension.
+        folder: The build folder.
+        checked: Whether to compile with the memory and race checks.
+        headers: The prepared headers of this machine.
+        functions: Functions to bind, with docstrings if a mapping; None takes `spec.functions`. Without any, the
+            sources
+            bind by themselves.
+        own_headers: Texts of the headers that the sources include from the extension's own folders.
+
+    Returns:
+        Command lines, to be run in the builder's sandbox.
     """
     wanted = functions if functions is not None else getattr(spec, "functions", None)
     if not wanted:
@@ -133,9 +145,10 @@ def prepare(
 
 
 def findings(folder: Path) -> dict[str, Any]:
-    """What the rewriter found in the sources built in `folder`: `not_emulated` (a list of line and construct),
-    `kernels`, `subscript_lines`. Written by the sandboxed command, so only its form is vouched for; empty where
-    there is none.
+    """Return what the rewriter found in the sources built in `folder`.
+
+    Keys: `not_emulated` (a list of line and construct), `kernels`, `subscript_lines`. All are empty if there is no
+    valid file. The sandboxed command wrote them, so only their form is checked.
     """
     try:
         raw = json.loads((folder / "findings.json").read_text())
@@ -154,7 +167,7 @@ _ERROR = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: (?:fatal 
 
 
 def interpret(log: str) -> HostCompilerError | None:
-    """The first compiler or linker error in a log, None where there is none."""
+    """Return the first compiler or linker error in a log, or None."""
     found = list(_ERROR.finditer(log))
     own = next((m for m in found if m["file"] in ("cuda.cu", "main.cpp")), None)
     match = own or (found[0] if found else None)

@@ -1,12 +1,10 @@
-"""Compiles one extension for the host device: `python compile.py FOLDER`, where
-`harness.hostcuda.translate.build.prepare` has put `job.json`.
+"""Compile one extension for the host device: `python compile.py FOLDER`.
 
-Charter: run inside the builder's sandbox. Untrusted side: reads the solution's sources. Imports the rewriter
-and `spaces`, `harness.toolchain.headers.lean` and `harness.toolchain.headers.fallback`; starts g++.
+Runs in the builder's sandbox, because it reads the solution's sources. `build.prepare` has written `job.json` into
+FOLDER.
 
-First everything is compiled as one lean unit without pybind11 (`harness.toolchain.headers.lean`). A source that needs
-more of torch than the lean headers have, or that binds by itself, is compiled again as torch does it: two units, the
-full headers, pybind11.
+The first attempt is one lean unit without pybind11 (`toolchain.headers.lean`). If a source needs more of torch, or
+binds by itself, it is compiled again as torch does it: two units, all of torch's headers, pybind11.
 """
 
 from __future__ import annotations
@@ -65,13 +63,13 @@ _LEAN_IS_TO_BLAME = re.compile(
 )
 
 MOST_FRAMES = 50_000
-"""Of Python's, while a source is translated: its syntax tree is followed from node to node."""
+"""Limit of Python's recursion during translation, which follows the syntax tree from node to node."""
 
 _OWN = "lean"
-"""Folder of the header that is a lean unit's own."""
+"""Folder of the header that belongs to one lean unit."""
 
 _ENTRY = "PyInit_"
-"""Of whoever defines a module without pybind11."""
+"""Occurs in a source that defines a module without pybind11."""
 
 _MISSING = re.compile(r"fatal error: (.+): No such file or directory")
 
@@ -87,12 +85,12 @@ _OF_A_MACRO = re.compile(rb"\b[A-Z][A-Z0-9_]+\(\s*([A-Za-z_]\w*)")
 _USED = re.compile(rb"\busing\s+[\w:]*::(\w+)\s*;")
 
 _ARRAYS_ARE_SAID = '#pragma GCC diagnostic warning "-Wvla"\n'
-"""In the text, since what is precompiled goes with no other flags than its own."""
+"""In the text, because a precompiled header is valid only for its own flags."""
 
 _ARRAY = re.compile(r"^cuda\.cu:(\d+):(\d+): warning: .*\[-Wvla\]$", re.M)
 
 _MANGLED = "_Z"
-"""How the symbols of C++ begin. Those of torch may be there when the module is imported."""
+"""Prefix of C++ symbols. Those of torch may exist when the module is imported."""
 
 _OWN_LINE = re.compile(r"Traceback \(most recent call last\):|[\w.]+:\d+: note: not emulated:")
 
@@ -137,16 +135,17 @@ def main(folder: Path) -> int:
     undefined = _undefined(Path(job["module"]))
     _say(among_symbols(undefined, texts.items()))
     if any(among_symbols([symbol for symbol in undefined if not symbol.startswith(_MANGLED)], texts.items())):
-        # Without such a C function it can't be imported; and where torch is built for CUDA it would call the real one,
-        # which finds no GPU.
-        sys.stdout.write("it calls what is not emulated\n")
+        # Without such a C function the module can't be imported. If torch is built for CUDA, the module would call the
+        # real function, which finds no GPU.
+        sys.stdout.write("the module calls functions that are not emulated\n")
         return 1
     return 0
 
 
 def _functions(headers: Path) -> set[bytes]:
-    """Names that may be of functions in the headers below a folder: parentheses follow, a macro makes it so, or it is
-    taken from elsewhere.
+    """Names that may be functions in the headers below a folder.
+
+    A name counts if parentheses follow, if a macro defines it, or if a using declaration imports it.
     """
     found: set[bytes] = set()
     for path in headers.rglob("*"):
@@ -159,8 +158,10 @@ def _functions(headers: Path) -> set[bytes]:
 
 
 def _wrong_calls(job: dict[str, Any], sides: Spaces, available: Path) -> str:
-    """What nvcc would say of calls from one side of what only the other has. Names that CUDA's own headers have, too,
-    may mean those; so may, in host code, torch's and the standard library's, which are found by an argument's type.
+    """The errors of nvcc for calls from host code to device functions and the reverse.
+
+    A name that CUDA's headers also declare is skipped. In host code, so is a name of torch or the standard library,
+    which argument-dependent lookup may find.
     """
     if not sides.wrong_calls:
         return ""
@@ -178,7 +179,10 @@ def _wrong_calls(job: dict[str, Any], sides: Spaces, available: Path) -> str:
 
 
 def _arrays_on_the_device(sides: Spaces, code: int, log: str) -> tuple[int, str]:
-    """g++ has arrays of variable length, and nvcc has none for the device: there its warning is an error."""
+    """Turn g++'s warning on a variable-length array in device code into an error.
+
+    nvcc reports an error there.
+    """
     found = [
         match
         for match in _ARRAY.finditer(log)
@@ -193,7 +197,7 @@ def _arrays_on_the_device(sides: Spaces, code: int, log: str) -> tuple[int, str]
 def _build(
     folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, lines: tuple[int, ...], sides: Spaces
 ) -> tuple[int, str]:
-    """Lean, and with everything where that does not suffice. Exit code and log of the last try."""
+    """Compile lean, then with all headers if that fails; code and log of the last try."""
     cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
     opening = switches(job["cuda_flags"]) + '#include "hostcuda/unit.h"\n'
     bound, log = _bound(job, texts), ""
@@ -234,7 +238,7 @@ def _build(
             return code, log
     theirs = Path(job["headers"]["torch_include"])
     if any(launching_headers(text, Path(job["headers"]["folder"]) / "include", theirs) for text in texts.values()):
-        return 1, log or "a header that it includes launches kernels\n"  # minutes would tell no more
+        return 1, log or "an included header of torch launches kernels\n"  # a full build takes minutes and fails too
     units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
     units[0].write_text(
         opening + cuda[0] + _ARRAYS_ARE_SAID + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines)
@@ -249,14 +253,17 @@ def _build(
         if code == 0:
             code, log = other.result()
         else:
-            _end(begun)  # nobody asks for the rest, which may take a minute
+            _end(begun)  # the other unit may take a minute, and its result does not matter
     if code != 0:
         return code, log
     return _link(job, [unit.with_suffix(".o") for unit in units])
 
 
 def _lean_header(job: dict[str, Any], texts: list[str]) -> str | None:
-    """What a lean unit of these texts, and of the extension's own headers, has of torch. None where that may not do."""
+    """The header of torch's parts for a lean unit of these texts and own headers.
+
+    None if a lean unit may not suffice.
+    """
     if any(needs_full(text) or binds(text) for text in texts):
         return None
     include = Path(job["headers"]["torch_include"])
@@ -264,7 +271,7 @@ def _lean_header(job: dict[str, Any], texts: list[str]) -> str | None:
 
 
 def _is_own_fault(log: str, texts: dict[str, str], include_flags: Iterable[str]) -> bool:
-    """Whether the first error would be there with the full headers, too."""
+    """Whether the first error would occur with the full headers too."""
     folders = [flag.removeprefix("-isystem") for flag in include_flags if flag.startswith("-isystem")]
     stands, macro = searched(folders)
     error = first_error(log)
@@ -274,7 +281,10 @@ def _is_own_fault(log: str, texts: dict[str, str], include_flags: Iterable[str])
 
 
 def _may_be_mended(log: str, include_flags: Iterable[str]) -> bool:
-    """Whether the full headers might compile what the lean ones did not. They bring no file that is nowhere."""
+    """Whether the full headers might compile what failed with the lean ones.
+
+    They do not help if an included file exists nowhere.
+    """
     missing = _MISSING.search(log)
     if missing is None:
         return _LEAN_IS_TO_BLAME.search(log) is not None
@@ -283,8 +293,10 @@ def _may_be_mended(log: str, include_flags: Iterable[str]) -> bool:
 
 
 def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
-    """What to bind without pybind11: the functions that were listed, a module definition that only lists some, or
-    nothing where nobody defines a module, which shows when it is imported.
+    """The functions to bind without pybind11.
+
+    These are the listed functions, or those of a module definition that only names functions. Nothing is bound if no
+    source defines a module; the import then fails.
     """
     if job["functions"] is not None:
         return Definition(text="", functions={name: name for name in job["functions"]})
@@ -295,7 +307,10 @@ def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
 
 
 def _opening(flags: list[str]) -> tuple[str, str]:
-    """The author's macros as directives, and what takes them back. CUDA's own switches are set elsewhere."""
+    """The author's macros as directives, and directives that undo them.
+
+    CUDA's switches are handled separately.
+    """
     given = {name: value for name, value in macros(flags).items() if not is_switch(name)}
     return defines(given), undefines(given)
 
@@ -306,14 +321,15 @@ def _say(lacking: Iterable[MissingConstruct]) -> None:
 
 
 def _quoted(log: str) -> str:
-    """A compiler's output with a mark before each line that would pass for one of the harness's own: messages of a
-    compiler hold texts of the sources, line breaks and all.
+    """The compiler's output, with lines marked that look like the harness's own.
+
+    A compiler's messages quote text of the sources, including line breaks.
     """
     return "".join(f"| {line}" if _OWN_LINE.match(line) else line for line in log.splitlines(keepends=True))
 
 
 def _undefined(module: Path) -> list[str]:
-    """Symbols that the module expects of others."""
+    """Symbols that the module expects from other libraries."""
     tool = shutil.which("nm")
     if tool is None:
         return []
@@ -330,10 +346,10 @@ def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:
 
 
 def _chosen(job: dict[str, Any], functions: Iterable[str], cpp: str) -> tuple[str, dict[str, str]]:
-    """Declarations of references to functions that CUDA has overloads of, and by what name each function is bound.
+    """Declare references to functions that CUDA overloads; also each bound name.
 
-    torch binds a listed function where none of CUDA's headers is read: there `norm` is the author's alone. What C's
-    library has under that name is declared there, too, and leaves torch in doubt.
+    torch binds a listed function without CUDA's headers, so `norm` means the author's function only. A name that C's
+    library has too is ambiguous in torch as well, and is left out.
     """
     text, names = "", {function: function for function in functions}
     if job["functions"] is None:
@@ -379,7 +395,7 @@ def _method(function: str, name: str, arguments: Iterable[Argument]) -> str:
 
 
 def _made(default: str) -> str:
-    """What makes the Python object that pybind11 makes of this literal."""
+    """The expression that makes the Python object that pybind11 makes of this literal."""
     return f"+[]() -> PyObject* {{ return hostcuda::bind::made({default}); }}"
 
 
@@ -395,7 +411,7 @@ def _pybind(job: dict[str, Any], cpp: str) -> str:
 
 
 def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
-    """Ends compilers with the process that each has started, which does the work."""
+    """Kill compilers, and the child process of each that does the work."""
     for process in begun:
         with contextlib.suppress(OSError, ValueError):
             for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
@@ -406,12 +422,12 @@ def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
 def _compile(
     job: dict[str, Any], unit: Path, *, lean: bool, begun: list[subprocess.Popen[str]] | None = None
 ) -> tuple[int, str]:
-    """Exit code and log. The compiler is added to `begun`."""
+    """Compile one unit; exit code and log. The compiler's process is added to `begun`."""
     headers = job["headers"]
     kind = kind_of((), job["cuda_flags"]) if lean else Precompiled.FULL
     place = Path(headers["headers"]) / job["precompiled"][kind]
     text = ["-include", "hostcuda/prelude.h"] if lean else ["-DHOSTCUDA_FULL=1", "-include", "hostcuda/prelude.h"]
-    ready = (place / "prelude.h.gch").exists()  # the last of what is made there
+    ready = (place / "prelude.h.gch").exists()  # made last
     forced = ["-include", str(place / "prelude.h")] if ready else text
     stand_ins = [DEFINE, f"-I{unit.parent / _OWN}", f"-I{Path(headers['headers']) / 'lean'}"]
     command = [
@@ -434,7 +450,7 @@ def _compile(
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env={**os.environ, "TMPDIR": str(unit.parent)},  # one that is ended leaves its files behind
+        env={**os.environ, "TMPDIR": str(unit.parent)},  # a killed compiler leaves its files behind
     )
     if begun is not None:
         begun.append(process)
@@ -461,7 +477,7 @@ def _link(job: dict[str, Any], objects: list[Path]) -> tuple[int, str]:
 
 
 def _checked(folder: Path) -> int:
-    """As `main`; a source that nests deeper than can be followed is the author's to mend, and no fault of this code."""
+    """Run `main`; a source that nests too deeply is the author's error."""
     sys.setrecursionlimit(MOST_FRAMES)
     try:
         return main(folder)

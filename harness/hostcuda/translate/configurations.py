@@ -1,13 +1,12 @@
-"""Macros that are written out before the parser sees the text, since its grammar knows launches and places only where
-they stand in full:
+"""Expand macros that hide launches, places or declarations from the parser.
+
+A pass of `rewrite`. Pure. The grammar recognises launches and places only if they are written out:
 
     #define ON <<<grid, block>>>            used as `kernel ON (x, n);`
-    #define SMEM __shared__                 words of a declaration alone, one of which says where it lives or runs
+    #define SMEM __shared__                 only words of a declaration, one of which says where it lives or runs
     #define KERNEL extern "C" __global__ void
-    #define PER_TYPE template <typename T>  what makes the next declaration a template
+    #define PER_TYPE template <typename T>  makes the next declaration a template
     #define SHAPE [16][17]                  extents of arrays
-
-Charter: a pass of `rewrite`. Pure; imports `tokens` beside it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,10 @@ _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(?!define\b)(?:[^\n\\]|\\\r?\n|\\.)*", 
 
 
 def written_out(source: bytes) -> bytes:
-    """The source with each use of such a macro replaced by its body, on one line. Macros with parameters stay."""
+    """Replace each use of such a macro by its body, on one line.
+
+    Macros with parameters stay.
+    """
     launches = list(_LAUNCH.finditer(source))
     bodies = {m["name"]: re.sub(rb"\\\r?\n", b" ", m["body"]) for m in launches} | _heads(source)
     if not bodies:
@@ -61,7 +63,10 @@ def written_out(source: bytes) -> bytes:
 
 
 def _heads(source: bytes) -> dict[bytes, bytes]:
-    """Words of declarations by the macro's name. One that is defined in several ways, other than as nothing, stays."""
+    """Words of declarations, by the macro's name.
+
+    A macro with several definitions, other than an empty one, stays.
+    """
     found: dict[bytes, set[bytes]] = {}
     for match in _DEFINED.finditer(source):
         found.setdefault(match[1], set()).add(b" ".join(match[2].split()))

@@ -1,6 +1,6 @@
-"""Declarations of `__shared__`, `__device__` and `__constant__` variables, as the host device needs them.
+"""Rewrite declarations of `__shared__`, `__device__` and `__constant__` variables.
 
-Charter: a pass of `rewrite`. Pure; imports `edits`, `syntax` and `tokens` beside it.
+A pass of `rewrite`. Pure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def shared_text(state: SourceEdits, tree: Tree, node: Node, declarator: Node, na
     assert named is not None
     name, text = _written(state, tree, named), _written(state, tree, declarator)
     said = quoted(name)
-    if tree.in_macro:  # which may be used twice in a scope, for variables of two names
+    if tree.in_macro:  # a scope may use the macro twice, with two names
         number += b"_##" + name
         said = b"HOSTCUDA_TEXT(" + name + b")"
     type_name, tag = b"hostcuda_t" + number, b"hostcuda_v" + number
@@ -44,7 +44,7 @@ def shared_text(state: SourceEdits, tree: Tree, node: Node, declarator: Node, na
     shape = text[:at] + type_name + text[at + len(name) :]
     typedef = b"typedef " + base + b" " + shape.replace(b"\n", b" ") + b"; "
     if is_extern(tree, node):
-        # One of the namespace's to nvcc: what gives it two types, as two instances of a template may, does not compile.
+        # For nvcc it is one variable of the namespace; two types, as in two instances of a template, are an error.
         one = b"{ extern " + base + b" " + text.replace(b"\n", b" ") + b"; } "
         return (
             one
@@ -80,7 +80,10 @@ def shared_text(state: SourceEdits, tree: Tree, node: Node, declarator: Node, na
 
 
 def _written(state: SourceEdits, tree: Tree, node: Node) -> bytes:
-    """A node's own text: a macro's body was parsed with names in place of what it pastes together."""
+    """A node's text in the source.
+
+    In a macro's body, the parser saw names instead of pasted tokens.
+    """
     if not tree.in_macro:
         return tree.of(node)
     start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
@@ -88,7 +91,7 @@ def _written(state: SourceEdits, tree: Tree, node: Node) -> bytes:
 
 
 def names_by_macro(state: SourceEdits, tree: Tree, declarator: Node) -> Iterator[bytes]:
-    """The names that a macro gives to what it declares where it is used: its parameters stand for words there."""
+    """The names that a macro's uses give to the variable that it declares."""
     named = name_node(declarator)
     if named is None or not tree.taken:
         return
@@ -98,13 +101,13 @@ def names_by_macro(state: SourceEdits, tree: Tree, declarator: Node) -> Iterator
 
 
 def extents_by_macro(source: bytes, macro: bytes, taken: tuple[bytes, ...]) -> list[bytes]:
-    """Parameters of a macro that are extents of arrays, `[16][17]`, wherever it is used."""
+    """Parameters of a macro that are array extents, `[16][17]`, in every use."""
     uses = list(_uses(source, macro, taken)) if taken else []
     return [name for name in taken if uses and all(meant.get(name, b"").startswith(b"[") for meant in uses)]
 
 
 def _uses(source: bytes, macro: bytes, taken: tuple[bytes, ...]) -> Iterator[dict[bytes, bytes]]:
-    """What the parameters of a macro stand for, wherever it is used."""
+    """The arguments of each use of a macro, by its parameters."""
     definition = re.compile(rb"#[ \t]*define[ \t]+$")
     for word, start, end in words(source):
         close = balanced(source, end) if word == macro else None
@@ -129,7 +132,7 @@ def edit_shared(state: SourceEdits, tree: Tree, node: Node) -> None:
 
 
 def _is_variable(declarator: Node) -> bool:
-    """Whether it names memory of its own: no function, and no reference."""
+    """Whether it declares memory of its own: not a function, not a reference."""
     inner: Node | None = declarator
     if declarator.type == "init_declarator":
         inner = declarator.child_by_field_name("declarator")
@@ -143,10 +146,10 @@ def register_variables(state: SourceEdits, tree: Tree, node: Node) -> None:
         return
     if node.parent.type == "template_declaration":
         if any(_is_variable(declarator) for declarator in declarators(node)) and not has_word(tree, node, _CONSTANT):
-            # Each instance would have to be registered, and nothing in the source says which there are.
+            # Each instance would need a registration, but the source does not say which instances exist.
             state.not_emulated.append((node.start_point[0] + 1, "a template of device variables"))
             at = node.start_byte + tree.offset
-            state.edits.append(Edit(at, at, b"hostcuda_template_of_device_variables "))  # nor does it compile
+            state.edits.append(Edit(at, at, b"hostcuda_template_of_device_variables "))  # makes the compilation fail
         return
     pieces = []
     managed = has_word(tree, node, {b"__managed__"})

@@ -1,10 +1,8 @@
-"""`extern __shared__` arrays of one name and two types in one source, which nvcc refuses: they are one variable to it.
+"""Find `extern __shared__` arrays of one name with two types in one source.
 
-Charter: text in, findings out. Pure; imports tree-sitter with its CUDA grammar, `noise` and `syntax` beside it. Stands
-on the untrusted side (the builder calls it).
-
-Here each is its own view of the block's memory. Only what is certain is found: types that are none of a template's and
-no alias's, in functions of the global namespace, under no condition of the preprocessor.
+Runs in the builder's sandbox; text in, findings out. nvcc refuses them, because they are one variable; on the host
+device each would be its own view of the block's memory. Only certain cases are found: types that depend on no template
+or alias, in functions of the global namespace, without preprocessor conditions.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _MEANT = {"__half": "half", "__half2": "half2"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clash:
-    """A declaration that goes with no earlier one of its name; lines and columns are 1-based."""
+    """A declaration that conflicts with an earlier one of its name; 1-based position."""
 
     line: int
     column: int
@@ -47,7 +45,7 @@ class Clash:
 
 
 def clashes(source: str) -> tuple[Clash, ...]:
-    """The declarations that nvcc refuses for sure, in the order of the source."""
+    """The declarations that nvcc certainly refuses, in source order."""
     data = without_noise(source.encode())
     tree = Tree(Parser(_LANGUAGE).parse(data).root_node, data, 0, False)
     first: dict[bytes, tuple[str, int]] = {}
@@ -72,7 +70,7 @@ def clashes(source: str) -> tuple[Clash, ...]:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether all around it is a function of the global namespace that is no template."""
+    """Whether it is inside a function of the global namespace that is not a template."""
     around = node.parent
     while around is not None and around.type != "translation_unit":
         if around.type not in {"compound_statement", "function_definition"} or around.has_error:

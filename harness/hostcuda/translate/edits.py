@@ -1,6 +1,6 @@
-"""One source on its way through the rewriter: edits of byte ranges, names seen, numbers handed out.
+"""State of one source during the rewriting: edits of byte ranges, names, counters.
 
-Charter: the state that the passes of `rewrite` share. Pure; imports tree-sitter's parser type only.
+The passes of `rewrite` share it. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Edit", "SourceEdits", "applied", "quoted"]
 
 @dataclass(slots=True)
 class Edit:
-    """`text` in place of bytes `start` to `end`."""
+    """Replaces the bytes `start` to `end` by `text`."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class Edit:
 
 @dataclass(slots=True)
 class SourceEdits:
-    """One source on its way: `source` is what the solution wrote, edits are byte ranges of it."""
+    """One source during the rewriting; edits are byte ranges of `source`."""
 
     source: bytes
     parser: Parser
@@ -50,8 +50,9 @@ class SourceEdits:
 
 
 def applied(state: SourceEdits) -> bytes:
-    """The source with all edits made. Where two overlap (a launch inside a launch's arguments), the inner one was
-    folded in.
+    """Apply all edits to the source.
+
+    If two overlap (a launch inside a launch's arguments), the outer one already contains the inner one.
     """
     out = bytearray()
     position = 0

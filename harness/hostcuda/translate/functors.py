@@ -1,17 +1,14 @@
-"""Calls in device code of member functions that are only the host's, a functor's without `__device__` above all.
+"""Find calls in device code of member functions that exist only for the host.
 
-Charter: text that `spaces` has read in, findings out. Pure; imports tree-sitter's nodes, and `spaces` and `syntax`
-beside it. Stands on the untrusted side (the builder calls it).
-
-As in `spaces` only what is certain is found. Which class an object has is known where its declaration names the class,
-or where a template is given it, by the arguments of a launch or a call that nvcc compiles for sure:
+Runs in the builder's sandbox. The most frequent case is a functor without `__device__`. As in `spaces`, only certain
+cases are found. The class of an object is known from its declaration, or from the arguments of a launch or call that
+nvcc certainly compiles:
 
     struct F { float operator()(float v) const; };
     F f;  f(x)   F()(x)   F{}(x)   F::m(x)   f.m(x)   p->m(x)
     template <class O> __global__ void k(float* x, O op) { op(*x); }        k<<<1, 1>>>(x, F())   k<F><<<1, 1>>>(x, f)
 
-Not looked for: constructors, destructors, operators other than `()`, conversions, and calls that methods and lambdas
-make.
+Not checked: constructors, destructors, operators other than `()`, conversions, calls from methods and lambdas.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ __all__ = ["member_calls"]
 
 _CALL = b"operator()"
 _MOST_INSTANCES = 2000
-"""Of functions with the classes that they are given; a source with more is followed so far."""
+"""Limit of functions with the classes given to them; a source with more is followed up to here."""
 
 _SIDES = frozenset({b"__global__", b"__device__", b"__host__"})
 _NOT_CERTAIN = frozenset({b"constexpr", b"consteval", b"virtual"})
@@ -55,12 +52,15 @@ _PASSED_OVER = frozenset(
     }
 )
 _DISPATCHES = b"AT_DISPATCH_"
-"""Macros of torch's whose last argument is a lambda that they call."""
+"""Macros of torch whose last argument is a lambda that they call."""
 
 
 @dataclass(slots=True)
 class _FunctorScope:
-    """What names mean in one function: type parameters, and objects and pointers whose class is known."""
+    """The meaning of names in one function.
+
+    These are type parameters, and objects and pointers of known class.
+    """
 
     types: dict[bytes, bytes | None]
     objects: dict[bytes, bytes] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class _FunctorScope:
 
 
 def member_calls(read: Survey) -> Iterator[tuple[Node, str]]:
-    """Each call that nvcc refuses for sure, and what it says."""
+    """Yield each call that nvcc certainly refuses, with its message."""
     hosts = _Members(read).hosts()
     if not hosts:
         return
@@ -90,15 +90,16 @@ def member_calls(read: Survey) -> Iterator[tuple[Node, str]]:
 
 
 class _Members:
-    """Classes at namespace scope, and which names of their functions are the host's alone."""
+    """Classes at namespace scope, with the names of their host-only functions."""
 
     def __init__(self, read: Survey) -> None:
         self._read = read
         self._tree = read.tree
 
     def hosts(self) -> dict[bytes, frozenset[bytes]]:
-        """By class: names that only functions of the host have in it. Classes whose name may mean something else, or
-        whose members are not all understood, are left out.
+        """For each class, the names that only host functions have.
+
+        Classes with an ambiguous name, or with members that are not all understood, are left out.
         """
         found: dict[bytes, frozenset[bytes]] = {}
         elsewhere = self._defined_elsewhere()
@@ -142,7 +143,7 @@ class _Members:
         return hosts - others
 
     def _is_a_macro(self, node: Node) -> bool:
-        """Whether a member may be what a macro makes of itself."""
+        """Whether a member may be the result of a macro."""
         if node.type not in {"field_declaration", "declaration"}:
             return False
         return any(
@@ -163,11 +164,11 @@ class _Members:
         if any(word in self._read.macros or _LIKE_A_MACRO.fullmatch(word) for word in said):
             return False
         if body is None and (node.type == "function_definition" or b"=" in parts[1]):
-            return False  # defaulted, deleted, pure
+            return False  # defaulted, deleted or pure virtual
         return name.type in {"operator_name", "field_identifier"}
 
     def _defined_elsewhere(self) -> set[bytes]:
-        """Names of members whose definition outside of a class says more of them than that they are the host's."""
+        """Names of members whose definition outside the class may add `__device__`."""
         found: set[bytes] = set()
         for node in walk(self._tree.root):
             declarator = function_declarator(node) if node.type in {"function_definition", "declaration"} else None
@@ -186,7 +187,7 @@ class _Members:
         return found
 
     def _doubtful_names(self) -> set[bytes]:
-        """Names of classes that are not the only thing of that name, or that have more than one definition."""
+        """Names of classes that are ambiguous or defined more than once."""
         defined: set[bytes] = set()
         found = set(self._read.macros) | {f.name for f in self._read.functions}
         for node in walk(self._tree.root):
@@ -212,7 +213,7 @@ class _Members:
 
 
 class _Inside:
-    """One function with the classes that its type parameters are given."""
+    """One function, with the classes that its type parameters have."""
 
     def __init__(
         self, read: Survey, hosts: dict[bytes, frozenset[bytes]], function: Function, given: dict[bytes, bytes]
@@ -223,7 +224,7 @@ class _Inside:
         self._declare()
 
     def wrong(self) -> Iterator[tuple[Node, str]]:
-        """What this function calls of the host's, where it is the device's."""
+        """Calls of host functions in this function, if it is device code."""
         if not (self._function.kernel or self._function.device):
             return
         by = "__global__" if self._function.kernel else "__device__"
@@ -237,7 +238,10 @@ class _Inside:
                 )
 
     def instances(self) -> Iterator[tuple[Function, tuple[tuple[bytes, bytes], ...]]]:
-        """The templates that this function has compiled for sure, and functions of the device that it calls."""
+        """The templates that this function certainly instantiates.
+
+        In device code also the device functions that it calls.
+        """
         ours = self._function.kernel or self._function.device
         nodes = certain(self._tree, self._function, self._read.macros) if ours else self._of_the_host()
         for node in nodes:
@@ -254,7 +258,7 @@ class _Inside:
                 yield other, self._given(other, node)
 
     def _of_the_host(self) -> Iterator[Node]:
-        """As `certain`, of host code: lambdas are compiled too, unless they are templates."""
+        """Like `certain`, for host code: lambdas are compiled, unless they are templates."""
         waiting = [self._function.body] if self._function.body is not None else []
         while waiting:
             node = waiting.pop()
@@ -277,7 +281,7 @@ class _Inside:
             waiting.extend(node.children)
 
     def _declare(self) -> None:
-        """Names that are declared once in the function, with a class or a pointer to one."""
+        """Find names declared once in the function, with a class or a pointer to one."""
         held: dict[bytes, tuple[bytes | None, bool]] = {}
         times: dict[bytes, int] = {}
         for node in walk(self._function.node):
@@ -328,7 +332,7 @@ class _Inside:
         return name if name in self._hosts else None
 
     def _value(self, node: Node | None) -> bytes | None:
-        """The class of an expression, where it is an object that is named or made."""
+        """The class of an expression that names or makes an object."""
         while node is not None and node.type == "parenthesized_expression":
             node = node.named_children[0] if len(node.named_children) == 1 else None
         if node is None:
@@ -344,7 +348,7 @@ class _Inside:
         return None
 
     def _member(self, call: Node) -> tuple[bytes, bytes] | None:
-        """The class and the name of the function that is called, if it is a member."""
+        """The class and the name of the called member function."""
         function = call.child_by_field_name("function")
         if function is None:
             return None
@@ -379,7 +383,7 @@ class _Inside:
         return _flat(self._tree.of(node))
 
     def _given(self, other: Function, call: Node) -> tuple[tuple[bytes, bytes], ...]:
-        """The classes that the type parameters of another function get by a call or launch of it."""
+        """The classes that another function's type parameters get by a call or launch."""
         taken = _type_parameters(self._tree, other)
         given: dict[bytes, bytes] = {}
         named = call.child_by_field_name("function")
@@ -427,7 +431,7 @@ def _type_parameters(tree: Tree, function: Function) -> dict[bytes, bool]:
 
 
 def _in_the_open(node: Node) -> bool:
-    """Whether a class is at namespace scope, under no condition of the preprocessor."""
+    """Whether a class is at namespace scope, without preprocessor conditions."""
     around = node.parent
     while around is not None and around.type in _AROUND_CLASSES:
         around = around.parent

@@ -1,7 +1,6 @@
-"""Which precompiled headers a unit of the host device is compiled with, as its flags and its texts say.
+"""Decide which precompiled headers a unit uses, by its flags and texts.
 
-Charter: pure. Both sides: the builder's command decides by it (`compile`), and the trusted toolchain has made what will
-be asked for (`preparation.precompile`). Imports `macros` beside it, and `harness.toolchain.headers.lean`.
+Both sides: the sandboxed `compile` decides by it, and the trusted toolchain precompiles what `compile` will ask for.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ __all__ = ["Precompiled", "binds", "header_name", "kind_of", "needs_full", "swit
 
 
 class Precompiled(StrEnum):
-    """What is precompiled, for each of the two modes."""
+    """The sets of headers that are precompiled, each in both modes."""
 
     LEAN = "lean"
-    """What lean units share of torch, and CUDA's headers as torch's own switches leave them."""
+    """The parts of torch that lean units share, and CUDA's headers with torch's own switches."""
     SWITCHED = "switched"
-    """The same without CUDA's headers, for units whose switches are others."""
+    """The same without CUDA's headers, for units with other switches."""
     FULL = "full"
     """All of torch."""
 
@@ -31,30 +30,32 @@ _NEEDS_FULL = re.compile(
     r"\bpy::|\bpybind11\b|TORCH_LIBRARY|torch::nn\b|torch::jit\b|torch::autograd\b"
     r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*+(?:false|0)?+\s*+\))"
 )
-"""In time that grows with the text alone: the trusted process reads by it what anybody may have written."""
+"""Runs in linear time, because the trusted process applies it to untrusted text."""
 _NAMES_OF_PYBIND11 = re.compile(
     r"#[ \t]*+include[ \t]*+<pybind11/(?:pybind11|stl)\.h>|\bnamespace\s++py\s*+=\s*+pybind11\s*+;"
     r"|\busing\s++namespace\s++(?:pybind11|py)::literals\s*+;"
 )
 _ARGUMENTS = re.compile(r'\b(?:py|pybind11)::(?:arg\s*+\(\s*+"\w*+"\s*+\)|none\s*+\(\s*+\))')
-"""What stands before a module definition, and in one that only names functions and their arguments: `bindings` does
-without pybind11 there."""
+"""Text of pybind11 before and in a module definition that only names functions; `bindings` replaces it."""
 _BINDS = re.compile(r"PYBIND11_MODULE|TORCH_EXTENSION_NAME")
 
 
 def header_name(kind: Precompiled, *, checked: bool) -> str:
-    """Its folder in a preparation."""
+    """Folder of these headers in a preparation."""
     return f"{kind}-{'checked' if checked else 'unchecked'}"
 
 
 def needs_full(text: str) -> bool:
-    """Whether a source says that lean headers won't do, beside what it binds by itself. A comment says nothing."""
+    """Whether a source needs more than lean headers, besides its own binding.
+
+    Comments do not count.
+    """
     said = _ARGUMENTS.sub(" ", without_names_of_pybind11(lean.without_comments(text)))
     return lean.needs_full(text) or _NEEDS_FULL.search(said) is not None
 
 
 def without_names_of_pybind11(text: str) -> str:
-    """A source without what only lets it speak of pybind11 more briefly, line for line."""
+    """A source without pybind11's includes and namespace aliases; lines stay."""
     return _NAMES_OF_PYBIND11.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
@@ -64,14 +65,19 @@ def binds(text: str) -> bool:
 
 
 def switches(cuda_flags: Sequence[str]) -> str:
-    """As directives, what decides what CUDA's headers declare, behind torch's own flags."""
+    """The switches that decide what CUDA's headers declare, as directives.
+
+    These are torch's own flags, then the solution's.
+    """
     given = macros([*TORCH_SWITCHES, *cuda_flags])
     return defines({name: value for name, value in sorted(given.items()) if is_switch(name)})
 
 
 def kind_of(texts: Iterable[str], cuda_flags: Sequence[str]) -> Precompiled:
-    """The kind for units of these texts. Of those that bind by themselves it is taken that they only name functions,
-    which lean ones do (`bindings`); what shows only when a lean unit does not compile, nobody can tell here.
+    """The kind of headers for units of these texts.
+
+    Sources that bind by themselves are assumed to only name functions, which lean units can bind (`bindings`). A
+    failure of the lean compilation can't be foreseen here.
     """
     if any(needs_full(text) for text in texts):
         return Precompiled.FULL

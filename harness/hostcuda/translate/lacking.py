@@ -1,10 +1,8 @@
-"""Which parts of CUDA a source asks for that the host device does not have: headers, libraries' names, symbols.
+"""Find the parts of CUDA that a source uses but the host device does not have.
 
-Charter: text in, findings out. Pure; imports the standard library. Stands on the untrusted side (the builder calls
-it).
-
-A source that fails to compile because of one of these is `not_emulated`: nothing is known of it. What no GPU build
-would find either (a header or a name that CUDA and torch don't have) stays an error of the source.
+Runs in the builder's sandbox; text in, findings out. Parts are headers, names of libraries, and symbols. A source that
+fails to compile because of them is `not_emulated`: it may be right. A header or name that CUDA and torch do not have
+either remains an error of the source.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ __all__ = ["MissingConstruct", "among_includes", "among_symbols", "in_log", "lau
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingConstruct:
-    """`construct` is asked for in `line` (1-based) of `file` (`cuda.cu` or `main.cpp`)."""
+    """A missing `construct` in `line` (1-based) of `file` (`cuda.cu` or `main.cpp`)."""
 
     file: str
     line: int
     construct: str
 
     def note(self) -> str:
-        """The line of a compiler's log from which the harness reads it back."""
+        """The line of a compiler's log from which the harness reads it."""
         return f"{self.file}:{self.line}: note: not emulated: {' '.join(self.construct.split())}\n"
 
 
@@ -52,13 +50,13 @@ _HEADERS = (
     (r"cuda_awbarrier\w*\.h|cuda_barrier\.h", "asynchronous barriers"),
     (
         r"crt/.+|library_types\.h|driver_functions\.h|cuda(_egl_|_gl_|_vdpau_|EGL|GL|VDPAU)\w*\.h",
-        "this header of CUDA's",
+        "this CUDA header",
     ),
     (
         r"(ATen|c10)/(cuda|cudnn)/.+|ATen/native/(cuda|cudnn|sparse/cuda)/.+|torch/csrc/cuda/.+",
-        "this header of torch's",
+        "this torch header",
     ),
-    (r"THC/.+", "THC, which torch no longer has"),
+    (r"THC/.+", "THC, which torch has removed"),
 )
 _HEADER_FAMILIES = tuple((re.compile(pattern), name) for pattern, name in _HEADERS)
 
@@ -74,14 +72,17 @@ _CUBLAS_THERE = (
     r"|CUBLAS_(?:DEFAULT|PEDANTIC|TENSOR_OP|TF32_TENSOR_OP)_MATH"
     r"|CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION|CUBLAS_VER\w*|getCurrentCUDABlasHandle"
 )
-"""What `cublas_v2.h` and torch's header of contexts declare: who has not included them has an error of their own."""
+"""Names that `cublas_v2.h` and torch's context header declare.
+
+A source that uses them without the header has an error of its own.
+"""
 
 _CURAND_THERE = (
     r"curand4?|curand_(?:init|uniform4?|uniform[24]?_double|(?:log_)?normal[24]?(?:_double)?|poisson4?|Philox4x32_10"
     r"|MRG32k3a)|curandState(?:_t)?|curandState(?:XORWOW|MRG32k3a|Philox4_32_10)(?:_t)?"
     r"|CURAND_(?:2POW32(?:_DOUBLE|_INV(?:_DOUBLE|_2PI)?)?|2POW53_INV_DOUBLE|2PI|PI_DOUBLE)"
 )
-"""The same of `curand_kernel.h`."""
+"""The same for `curand_kernel.h`."""
 
 _NAMES = (
     (rf"(?!(?:{_CUBLAS_THERE})$)(?:cublas\w*|CUBLAS_\w+|getCurrentCUDABlas\w*)", "cuBLAS"),
@@ -106,7 +107,7 @@ _NAMES = (
     (r"cudaLaunch(Attribute|MemSyncDomain)\w*", "launch attributes other than clusters and hints"),
     (
         r"cuda(Ipc|ExternalMemory|ExternalSemaphore|Import|Library|Graphics|Logs|GetDriverEntryPoint)\w*",
-        "this API of CUDA's",
+        "this CUDA API",
     ),
     (r"__cluster_map_shared_multicast", "multicast in clusters"),
     (
@@ -125,7 +126,7 @@ _NAMES = (
         r"|OccupancyAvailable|Jit|Kernel_t|GetKernel|KernelSet)\w*"
         r"|cuda(ChooseDevice|SetValidDevices|InitDevice|InvalidDeviceId|CtxResetPersistingL2Cache|ComputeMode\w*)"
         r"|cudaDevice((Dis|En)ablePeerAccess|Get(ByPCIBusId|CacheConfig|P2PAttribute|PCIBusId|SharedMemConfig)|Schedule\w+|MapHost|BlockingSync)",
-        "this part of CUDA's runtime",
+        "this part of the CUDA runtime",
     ),
     (r"CUDAGenerator\w*|Philox\w*|PhiloxCudaState|gemm|bgemm", "this part of torch"),
 )
@@ -143,7 +144,7 @@ _OF_TORCH = re.compile(
     r"|getPinnedMemoryAllocator|(?:in|ex)clusive_\w+|mask_exclusive_sum|radix_sort_\w+|(?:empty|empty_strided)_cuda"
     r"|getCudaDataType|ScalarTypeToCudaDataType|CUDA_tensor_apply\d\w*"
 )
-"""What torch has in at::cuda and c10::cuda (2.13), and is not here."""
+"""Names of torch's at::cuda and c10::cuda (2.13) that the host device does not have."""
 
 _OF_ITS_ALLOCATOR = re.compile(
     r"\w*MemoryFraction|\w*Stats|\w*AllocateToPool|\w*[pP]ool\w*|enable\w*|isEnabled|init|cacheInfo|snapshot"
@@ -167,13 +168,13 @@ _PARTIAL = re.compile(
     r" ['‘](\w+)['’])",
     re.M,
 )
-"""Calls of classes that are here in part: whether the library itself has that member or overload is not known."""
+"""Calls of classes that exist here in part. Whether the real library has that member or overload is unknown."""
 _OVERLOAD = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: no matching function for call to ['‘](\w+)(?:<.*>)?\(.*\n"
     r"(?:(?!.*: error: ).*\n)*?\S*/include/thrust/\S+: note: candidate",
     re.M,
 )
-"""The same of Thrust's algorithms, which the compiler names without their namespace."""
+"""The same for Thrust's algorithms, which the compiler names without their namespace."""
 _OF_AN_OBJECT = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: ['‘].*\bc10::cuda::CUDACachingAllocator::CUDAAllocator['’]"
     r".* has no member named ['‘](\w+)['’]",
@@ -184,11 +185,20 @@ _REFUSED = re.compile(
     r"\S*/include/(cub|cuda)/\S+: error: static assertion failed: (.+) (?:is|are) not emulated$",
     re.M,
 )
-"""Template arguments that a header of ours refuses by name; what a source asserts itself stands elsewhere."""
+"""Template arguments that the harness's headers refuse by name. A source's own assertions have another location."""
 
 
 def among_includes(file: str, text: str, available: Path) -> Iterator[MissingConstruct]:
-    """Headers of CUDA's and torch's that `text` includes and the folder `available` does not have."""
+    """Find headers of CUDA and torch that a source includes but the host device lacks.
+
+    Args:
+        file: Name of the source, `cuda.cu` or `main.cpp`.
+        text: Its text.
+        available: The host device's include folder.
+
+    Yields:
+        A construct per missing header.
+    """
     for match in _INCLUDE.finditer(text):
         family = _family(match[1], _HEADER_FAMILIES)
         if family is not None and not (available / match[1]).exists():
@@ -198,8 +208,11 @@ def among_includes(file: str, text: str, available: Path) -> Iterator[MissingCon
 
 
 def launching_headers(text: str, available: Path, installed: Path) -> bool:
-    """Whether `text` includes a header of torch's for a GPU that launches kernels, itself or by what it includes: such
-    a one is `installed`, not `available`, and compiles in no way, since nothing translates it.
+    """Whether `text` includes a torch GPU header that launches kernels.
+
+    Headers included by it count too.
+
+    Such a header is `installed` but not `available`. It can't compile, because nothing translates it.
     """
     waiting = [
         name for name in _INCLUDE.findall(text) if _family(name, _HEADER_FAMILIES) and not (available / name).exists()
@@ -219,7 +232,7 @@ def launching_headers(text: str, available: Path, installed: Path) -> bool:
 
 
 def in_log(log: str) -> Iterator[MissingConstruct]:
-    """What a failed compilation lacked: a header of CUDA's or torch's, or a name that they would have declared."""
+    """Yield the headers and names of CUDA or torch that a failed compilation needed."""
     for match in _MISSING_HEADER.finditer(log):
         if family := _family(match[3], _HEADER_FAMILIES):
             yield MissingConstruct(file=match[1], line=int(match[2]), construct=f"{family} (#include <{match[3]}>)")
@@ -255,8 +268,14 @@ _SYMBOL = re.compile(r"(cublas|cudnn|cusparse|cusolver|cufft|curand|nccl|nvrtc|c
 
 
 def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> Iterator[MissingConstruct]:
-    """Undefined symbols of a linked module that only CUDA's libraries or torch's CUDA build have. `texts` are the
-    sources by file name, in which the line is looked up.
+    """Find undefined symbols that only CUDA's libraries or torch's CUDA build define.
+
+    Args:
+        symbols: Undefined symbols of the linked module.
+        texts: The sources by file name, to find the line in.
+
+    Yields:
+        A construct per symbol.
     """
     sources = list(texts)
     for symbol in symbols:
@@ -279,7 +298,7 @@ def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> I
 
 
 def _innermost(mangled: str) -> str:
-    """The last name of a nested one in the Itanium ABI: `6detail3fooEv` is `foo`."""
+    """The last name of a nested one in the Itanium ABI: `6detail3fooEv` gives `foo`."""
     name = ""
     while (number := re.match(r"\d+", mangled)) is not None:
         end = number.end() + int(number[0])
@@ -288,7 +307,7 @@ def _innermost(mangled: str) -> str:
 
 
 def _lacks(namespace: str, name: str) -> bool:
-    """Whether torch has that name in one of its namespaces for CUDA."""
+    """Whether torch has that name in one of its CUDA namespaces."""
     if namespace in ("at::cuda", "c10::cuda"):
         return _OF_TORCH.fullmatch(name) is not None
     return namespace == "c10::cuda::CUDACachingAllocator" and _OF_ITS_ALLOCATOR.fullmatch(name) is not None

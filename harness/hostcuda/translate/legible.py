@@ -1,19 +1,17 @@
-"""A CUDA source in which its grammar finds the declarations and launches that stand behind, or inside of, macros.
+"""Make declarations and launches behind or inside macros visible to the grammar.
 
-Charter: a pass of `rewrite` on the text that the parser sees; every byte stays in its place, and what is compiled is
-the source itself. Pure; imports `tokens` beside it.
+A pass of `rewrite` on the text that the parser sees. Pure. Every byte keeps its place; the compiler gets the source
+itself. The grammar has no preprocessor. If a use of a macro does not look like an expression or a declaration, the
+parser takes the following text as a part of it, and would miss a variable or a launch there:
 
-The grammar has no preprocessor. Where a use of a macro is not what an expression or a declaration looks like, it reads
-on as if what follows were part of it, and a variable or a launch there would go unseen:
-
-    INSTANTIATE(float, 4)           in front of a declaration, without a semicolon: blanked
+    INSTANTIATE(float, 4)           before a declaration, without a semicolon: blanked
     NAMESPACE_BEGIN                 a line of its own between declarations: blanked
     __global__ void BOUNDS(256) k() a macro with arguments as an attribute: blanked
     C10_HOST_DEVICE T f(T x);       torch's words for where a function runs: blanked
-    UNROLL for (...)                what stands for a pragma: blanked
+    UNROLL for (...)                replaces a pragma: blanked
     f(typename T::type(x))          the first word: blanked
-    SWITCH(t, CASE(a, ...) CASE())  cases side by side get a comma between
-    a > decltype(b){0}              no macro, but read as the end of template arguments: a name as long
+    SWITCH(t, CASE(a, ...) CASE())  adjacent cases get a comma between them
+    a > decltype(b){0}              not a macro, but parsed as the end of template arguments: a name of that length
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class _Token:
 
 
 def legible(data: bytes) -> bytes:
-    """The source for the parser, byte for byte as long."""
+    """The source for the parser, with the same number of bytes."""
     scanned = bytearray(code(data))
     for directive in _DIRECTIVE.finditer(bytes(scanned)):
         blank(scanned, *directive.span())
@@ -55,7 +53,7 @@ def legible(data: bytes) -> bytes:
 
 
 class _TokenReader:
-    """One source, token by token, without its directives, comments and literals."""
+    """One source, token by token, without directives, comments and literals."""
 
     def __init__(self, data: bytes, scanned: bytes) -> None:
         self._out = bytearray(data)
@@ -66,7 +64,7 @@ class _TokenReader:
         self._partner = self._brackets()
 
     def text(self) -> bytes:
-        open_: list[bytes] = []  # `n`: a brace that is no scope of its own, a namespace's
+        open_: list[bytes] = []  # `n`: a namespace's brace
         begins = True  # at the first token of a declaration, at namespace scope
         skipped = -1
         for i, token in enumerate(self._tokens):
@@ -101,7 +99,7 @@ class _TokenReader:
         return bytes(self._out)
 
     def _brackets(self) -> dict[int, int]:
-        """Where the bracket that a token opens is closed, and where one that it closes was opened."""
+        """The matching bracket of each bracket token."""
         found: dict[int, int] = {}
         stack: list[int] = []
         for i, token in enumerate(self._tokens):
@@ -130,7 +128,10 @@ class _TokenReader:
         return head == [b"extern"] or (b"namespace" in head and b"(" not in head)
 
     def _stands_alone(self, i: int) -> bool:
-        """Whether a macro with arguments is a line of its own in front of a declaration, and holds nothing to edit."""
+        """Whether a macro with arguments is its own line before a declaration.
+
+        It must not contain CUDA syntax.
+        """
         if not self._is_macro(i) or self._at(i + 1) != b"(" or i + 1 not in self._partner:
             return False
         close = self._partner[i + 1]
@@ -143,14 +144,20 @@ class _TokenReader:
         )
 
     def _is_a_line(self, i: int) -> bool:
-        """Whether a macro without arguments is a line of its own, as what opens or closes a namespace."""
+        """Whether a macro without arguments is its own line.
+
+        Such a macro may open or close a namespace.
+        """
         token = self._tokens[i]
         begin, end = self._scanned.rfind(b"\n", 0, token.start) + 1, self._scanned.find(b"\n", token.end)
         line = self._scanned[begin : end if end >= 0 else len(self._scanned)]
         return self._is_macro(i) and line.strip() == token.text and token.text not in self._templates
 
     def _stands_in_a_head(self, i: int) -> bool:
-        """Whether a macro with arguments is one more attribute, as in `__global__ void BOUNDS(256) k(...)`."""
+        """Whether a macro with arguments is an attribute.
+
+        Example: `__global__ void BOUNDS(256) k(...)`.
+        """
         if self._at(i - 1) not in _IN_A_HEAD or not self._is_macro(i) or self._at(i + 1) != b"(":
             return False
         after = self._at(self._partner[i + 1] + 1) if i + 1 in self._partner else b""
@@ -193,7 +200,7 @@ class _TokenReader:
         return False
 
     def _side_by_side(self, i: int) -> None:
-        """`CASE(a) CASE(b)` among the arguments of a macro: the blank between them becomes a comma."""
+        """In `CASE(a) CASE(b)` among a macro's arguments, turn the blank into a comma."""
         if not self._is_macro(i) or self._at(i + 1) != b"(" or self._at(i - 1) != b")":
             return
         if i - 1 in self._partner and self._is_macro(self._partner[i - 1] - 1):

@@ -1,7 +1,6 @@
-"""What the host device builds with: this interpreter's torch, the compiler, and what the processor can do.
+"""Facts for builds: this interpreter's torch, the compiler, the processor.
 
-Charter: questions to the machine, asked in child processes and remembered. Trusted side; reads nothing of a
-solution's. Imports the standard library, and `harness.core.config` for the cache's place.
+Trusted side; reads nothing of a solution. Child processes find the facts, and a file keeps those on torch.
 """
 
 from __future__ import annotations
@@ -26,12 +25,15 @@ __all__ = ["BuildError", "TorchInstallation", "ask_torch", "compiler", "processo
 
 
 class BuildError(RuntimeError):
-    """The machine can't prepare the host device: no compiler, no torch headers, or a fault of ours."""
+    """The machine can't prepare the host device.
+
+    Possible reasons: no compiler, no torch headers, or a fault of the harness.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchInstallation:
-    """Where torch's headers and libraries are, and how they were compiled."""
+    """Location of torch's headers and libraries, and how they were compiled."""
 
     version: str
     include: tuple[str, ...]
@@ -59,10 +61,13 @@ def _tuples(answer: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def ask_torch() -> TorchInstallation:
-    """Where this interpreter's torch is. Asking it takes seconds, so the answer is kept beside the preparations."""
+    """Find this interpreter's torch.
+
+    That takes seconds, so the answer is kept next to the preparations.
+    """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        raise BuildError(f"{sys.executable} has no torch")
+        raise BuildError(f"torch is not installed for {sys.executable}; install it there")
     version_file = Path(spec.origin).with_name("version.py")
     identity = "\0".join(
         (
@@ -78,7 +83,7 @@ def ask_torch() -> TorchInstallation:
         return TorchInstallation(**_tuples(json.loads(kept.read_text())))
     done = subprocess.run([sys.executable, "-P", "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise BuildError(f"torch can't be imported by {sys.executable}: {done.stderr.strip()[-400:]}")
+        raise BuildError(f"importing torch with {sys.executable} failed: {done.stderr.strip()[-400:]}")
     answer = json.loads(done.stdout.strip().splitlines()[-1])
     found = TorchInstallation(**_tuples(answer))
     with contextlib.suppress(OSError):
@@ -94,7 +99,9 @@ def compiler() -> tuple[str, str]:
     """Path and version line of g++. Raises BuildError."""
     path = os.environ.get("CXX") or shutil.which("g++")
     if not path:
-        raise BuildError("no g++ on this machine: the host device needs one (Debian: apt-get install g++)")
+        raise BuildError(
+            "g++ not found, but the host device needs it; install it (Debian: apt-get install g++) or set CXX"
+        )
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     version = (done.stdout or done.stderr).splitlines()[0] if (done.stdout or done.stderr) else ""
     if "clang" in version.lower():
@@ -103,7 +110,10 @@ def compiler() -> tuple[str, str]:
 
 
 def processor_flags() -> tuple[str, ...]:
-    """Flags for the instructions that any x86-64 server of the last decade has, where this one has them too."""
+    """Flags for instructions that x86-64 servers have had since about 2015.
+
+    Empty if this processor lacks one of them.
+    """
     if platform.machine() != "x86_64":
         return ()
     try:

@@ -1,8 +1,8 @@
-"""The macros that compiler flags set and unset, as the preprocessor's own directives. Pure; imports nothing.
+"""The macros that compiler flags set and unset, as preprocessor directives. Pure.
 
-torch compiles CUDA sources with four switches that take the operators and conversions of half types away
-(COMMON_NVCC_FLAGS of torch.utils.cpp_extension); a solution may take them back with `-U` in `extra_cuda_cflags`. What
-does not compile for a GPU must not compile here either, and the other way round.
+torch compiles CUDA sources with four switches that remove the operators and conversions of half types
+(COMMON_NVCC_FLAGS of torch.utils.cpp_extension). A solution may undo them with `-U` in `extra_cuda_cflags`. A source
+must compile here if and only if it compiles for a GPU.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _FORWARDED = ("-Xcompiler", "--compiler-options")
 
 
 def macros(flags: Sequence[str]) -> dict[str, str | None]:
-    """What is defined in the end: name to value, None where a flag undefined it. The last flag of a name counts.
+    """Return the final macros: name to value, None if a flag undefined it.
 
-    Understands `-DNAME`, `-DNAME=VALUE`, `-D NAME`, `-UNAME`, nvcc's `--define-macro` and `--undefine-macro`, and any
-    of them behind `-Xcompiler`.
+    The last flag for a name counts. Understands `-DNAME`, `-DNAME=VALUE`, `-D NAME`, `-UNAME`, nvcc's `--define-macro`
+    and `--undefine-macro`, and each of them behind `-Xcompiler`.
     """
     out: dict[str, str | None] = {}
     for kind, text in _given(flags):
@@ -64,17 +64,17 @@ def _split(flag: str) -> list[str]:
 
 
 def is_switch(name: str) -> bool:
-    """Whether CUDA's own headers ask for this macro."""
+    """Whether CUDA's headers test this macro."""
     return name.startswith("__CUDA_NO_")
 
 
 def defines(given: Mapping[str, str | None]) -> str:
-    """`#define` lines for what is defined."""
+    """`#define` lines for the defined macros."""
     return "".join(
         f"#define {name} {value}\n".replace(" \n", "\n") for name, value in given.items() if value is not None
     )
 
 
 def undefines(given: Mapping[str, str | None]) -> str:
-    """`#undef` lines that take those definitions back."""
+    """`#undef` lines for the same macros."""
     return "".join(f"#undef {name.partition('(')[0]}\n" for name, value in given.items() if value is not None)

@@ -1,8 +1,7 @@
-"""Where the declarations of a source begin and end, by its brackets alone: for a parser that lost its way in one of
-them and would take all behind it along.
+"""Find where the declarations of a source begin and end, by its brackets alone.
 
-Charter: text in, ranges out. Pure; imports `tokens` beside it. No grammar: what stands in parentheses, braces and
-brackets is passed over, and a namespace's braces are none.
+Pure. A parser that fails on one declaration would otherwise misread all declarations after it. Text in parentheses,
+braces and brackets is skipped; a namespace's braces do not count.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ _TYPES = {b"struct", b"class", b"union", b"enum", b"namespace"}
 
 
 def declarations(data: bytes) -> list[tuple[int, int]] | None:
-    """The ranges of the declarations at namespace scope, with the directives in front of each; None where brackets do
-    not match, as in branches of conditions that share one.
+    """The ranges of the declarations at namespace scope, with preceding directives.
+
+    None if brackets do not match, for instance if branches of a condition share one.
     """
     scanned = bytearray(code(data))
     for directive in _DIRECTIVE.finditer(bytes(scanned)):
@@ -32,7 +32,7 @@ def declarations(data: bytes) -> list[tuple[int, int]] | None:
     stack: list[bytes] = []
     spaces = 0
     start = 0
-    head: list[bytes] = []  # of the declaration that is open, without what stands in brackets
+    head: list[bytes] = []  # of the current declaration, without text in brackets
     for match in _TOKEN.finditer(scanned):
         text = match[0]
         if text in _CLOSING:
@@ -69,8 +69,9 @@ def declarations(data: bytes) -> list[tuple[int, int]] | None:
 
 
 def alone(data: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """For each range the source with all else blanked, and conditions of the preprocessor inside it that are torn
-    apart.
+    """For each range, the source with everything else blanked.
+
+    Preprocessor conditions of which a range has only a part are blanked too.
     """
     blanked = re.sub(rb"[^\n\r]", b" ", data)
     for start, end in ranges:
@@ -88,7 +89,7 @@ def _opens_a_space(head: list[bytes]) -> bool:
 
 
 def _is_function(head: list[bytes]) -> bool:
-    """Whether the brace that was just closed ends the declaration: not a type's, nor a value's."""
+    """Whether the closed brace ends the declaration: neither a type's nor a value's."""
     said = list(_without_templates(head))
     return b"(" in said and b"=" not in said[: said.index(b"(")] and not _TYPES & set(said[: said.index(b"(")])
 

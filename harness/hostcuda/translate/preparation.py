@@ -1,9 +1,7 @@
-"""What the host device needs once a machine: the runtime library, the torch bridge and precompiled headers, in a
-cache folder.
+"""Prepare the host device once per machine: libraries and precompiled headers.
 
-Charter: keys, flags and the compilers of the preparation. Trusted side; reads nothing of a solution's. Imports
-`machine`, `macros`, `kinds` and `housekeeping` beside it, `harness.toolchain.headers.lean` and
-`harness.toolchain.headers.stub_libs`.
+Trusted side; reads nothing of a solution. The runtime library, the torch bridge and the precompiled headers lie in a
+cache folder. This module has their keys, flags and compiler calls. See guides/design/host_device.md.
 """
 
 from __future__ import annotations
@@ -44,17 +42,19 @@ _RUNTIME = "libhostcuda.so"
 _BRIDGE = "hostcuda_bridge.so"
 _STUBS = "stubs"
 _TORCH = ("torch_python", "torch_cpu", "torch", "c10")
-"""Libraries of torch's that every module is linked with."""
+"""Libraries of torch that every module is linked with."""
 
 _TRIES = 5
 _PREPARE_JOBS = 2
-"""Compilers at a time: each of the large ones takes more than a GiB of memory."""
+"""Compilers at a time; each of the large ones takes more than 1 GiB of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedHeaders:
-    """A finished preparation: `folder` holds the libraries and the headers that stand in for CUDA's, `headers` torch's
-    precompiled, and what stands in for those; the rest is for compiling and linking.
+    """A finished preparation: folders and flags for compiling and linking.
+
+    `folder` has the libraries and the headers that replace CUDA's. `headers` has torch's precompiled headers and their
+    replacements.
     """
 
     folder: Path
@@ -75,7 +75,7 @@ class PreparedHeaders:
 
     @property
     def lean(self) -> Path:
-        """What all lean units find first on their include path."""
+        """The folder that lean units have first on their include path."""
         return self.headers / _LEAN
 
 
@@ -118,13 +118,14 @@ def _libraries_key() -> str:
 
 
 _FOLDERS_THAT_DECIDE = ("translate", "../toolchain/cuda_source")
-"""Sources of ours that decide what a build gives, beside the headers and libraries."""
+"""Sources of the harness that decide what a build gives, besides headers and libraries."""
 
 
 @cache
 def fingerprint() -> str:
-    """Identifies everything of ours and of the machine's that decides what a build gives: sources of this folder,
-    torch, compiler, processor.
+    """Identify everything that decides what a build gives, except the solution.
+
+    That is: the sources of this folder, torch, the compiler and the processor.
     """
     return _digest(_FOLDERS_THAT_DECIDE, ("../toolchain/headers/fallback.py",), (_headers_key(), _libraries_key()))
 
@@ -136,7 +137,7 @@ def _common_flags() -> tuple[str, ...]:
         "-fPIC",
         "-fno-plt",
         "-g1",
-        "-gdwarf-4",  # of version 5, GNU addr2line names the wrong file for code before the first change of file
+        "-gdwarf-4",  # with version 5, GNU addr2line names the wrong file for code before the first change of file
         f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}",
         "-DTORCH_API_INCLUDE_EXTENSION_H",
         "-Wno-unknown-pragmas",
@@ -164,7 +165,10 @@ def _prepared(root: Path) -> PreparedHeaders:
 
 
 def variant_flags(*, checked: bool) -> tuple[str, ...]:
-    """Compiler flags of the two modes. Checked code is instrumented; g++'s own thread sanitizer is never linked."""
+    """Compiler flags of the two modes.
+
+    Checked code is instrumented by g++, but its thread sanitizer is never linked.
+    """
     if checked:
         return (
             "-O1",
@@ -178,32 +182,52 @@ def variant_flags(*, checked: bool) -> tuple[str, ...]:
 
 
 def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
-    """The preparation for this machine, made now if it isn't there: most of a minute the first time, nothing later.
-    Safe for concurrent callers.
+    """Return the preparation for this machine; make it if it does not exist.
 
-    Precompiled are the headers of most units, in both modes; `precompile` has more. Raises BuildError.
+    The first time takes most of a minute. Safe for concurrent callers. Both modes of the headers that most units use
+    are precompiled; `precompile` makes the others.
+
+    Args:
+        cache_dir: The cache folder; None takes the default one.
+
+    Returns:
+        The finished preparation.
+
+    Raises:
+        BuildError: The machine can't prepare the host device.
     """
     root = (cache_dir or default_cache()).resolve()
     prepared = _prepared(root)
     for _ in range(_TRIES):
-        # Between looking and holding another process may have cleared up, so it is looked for again.
+        # Another process may have cleared the cache between check and hold, so check again.
         if _complete(prepared) and _hold(prepared) and _complete(prepared):
-            return _prepared(root)  # with stubs, where there are any by now
+            return _prepared(root)  # with stubs if they exist now
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / "lock"):
             if not _complete(prepared):
                 _make(prepared)
             _hold(prepared)
             remove_old(root, (_LIBRARIES, _HEADERS))
-    raise BuildError(f"{root} is cleared while the host device is being prepared in it; choose another cache folder")
+    raise BuildError(
+        f"another process clears {root} while the host device is being prepared there; choose another cache folder"
+    )
 
 
 def precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
-    """Have the headers of this kind precompiled for one mode, now if they are not. Safe for concurrent callers. Raises
-    BuildError, and `CrewEnded` where the crew was.
+    """Precompile the headers of this kind for one mode, unless they exist.
 
-    Decision: few sources have switches of their own, and fewer need all of torch. What these take is 0.25 and 1 GB in
-    each mode, and 11 and 48 s of a processor (torch 2.13, g++ 12.2), which nobody should spend who has no use for it.
+    Safe for concurrent callers. Made on demand, because few sources have their own switches and fewer need all of
+    torch. See guides/design/host_device.md.
+
+    Args:
+        crew: The pool that runs the compiler.
+        prepared: The preparation that the headers belong to.
+        kind: The set of headers.
+        checked: The mode.
+
+    Raises:
+        BuildError: The compiler failed.
+        CommandPoolClosed: The pool was closed.
     """
     if _is_there(prepared, kind, checked=checked):
         return
@@ -241,7 +265,10 @@ def _run(crew: CommandPool, command: Sequence[str]) -> None:
 
 
 def _precompile_lean(crew: CommandPool, command: Sequence[str], boxed_lists: Path) -> None:
-    """Run it; where this torch's headers don't go with the stand-in for its lists, again without it: slower builds."""
+    """Precompile; if torch's headers reject the list replacement, retry without it.
+
+    Builds are slower then.
+    """
     try:
         _run(crew, command)
     except BuildError:
@@ -257,7 +284,7 @@ def _make(prepared: PreparedHeaders) -> None:
         objects.mkdir(parents=True, exist_ok=True)
         open_to_others(prepared.folder)
         open_to_others(prepared.headers)
-        # What takes longest comes first.
+        # The longest jobs come first.
         jobs: list[Callable[[], None]] = [
             partial(_precompile, crew, prepared, Precompiled.LEAN, checked=checked)
             for checked in (True, False)
@@ -288,14 +315,14 @@ def _precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled,
         *prepared.common_flags,
         *variant_flags(checked=checked),
         *([lean.DEFINE, f"-I{prepared.lean}"] if is_lean else []),
-        *prepared.include_flags[0 if kind is Precompiled.LEAN else 1 :],  # the first has CUDA's
+        *prepared.include_flags[0 if kind is Precompiled.LEAN else 1 :],  # the first has CUDA's headers
         "-x",
         "c++-header",
         "-o",
         str(fresh),
         str(header),
     ]
-    if kind is Precompiled.LEAN:  # the first: what comes later fails for other reasons
+    if kind is Precompiled.LEAN:  # compiled first; failures of later kinds have other reasons
         _precompile_lean(crew, command, prepared.lean / "ATen" / "core" / "List.h")
     else:
         _run(crew, command)
@@ -303,7 +330,7 @@ def _precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled,
 
 
 def _text_of(kind: Precompiled, prelude: str, stand_ins: lean.LeanHeaders) -> str:
-    """What is precompiled for units of a kind."""
+    """The text to precompile for units of a kind."""
     if kind is Precompiled.FULL:
         return "#define HOSTCUDA_FULL 1\n" + prelude
     shared = stand_ins.precompiled("core") + prelude
@@ -322,7 +349,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _stand_in(stand_ins: lean.LeanHeaders, target: Path) -> None:
-    """Lean units' headers, and on top of them what stands in for torch's on the host device alone."""
+    """Write the headers of lean units, then the host device's replacements."""
     if target.exists():
         return
     fresh = target.with_name(target.name + ".new")

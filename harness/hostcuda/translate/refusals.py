@@ -1,17 +1,14 @@
-"""What nvcc refuses of device code beside calls between the two sides, and g++ takes.
+"""Find device code that nvcc refuses and g++ accepts, other than wrong calls.
 
-Charter: text that `spaces` has read in, findings out. Pure; imports tree-sitter's nodes, and `functors`, `spaces`
-and `syntax` beside it. Stands on the untrusted side (the builder calls it).
-
-Only what is certain is found, in functions that nvcc compiles for the device for sure:
+Runs in the builder's sandbox. Only certain cases are found, in functions that nvcc certainly compiles for the device:
 
     throw 1;  try {}                exceptions
     std::cout << x                  the host's streams
     float lo; ... x[0] = lo         variables of the host, unless they are constants
     __constant__ float c; c = 1     stores to constant memory
     __global__ int k()              kernels that return something
-    k(x)                            a kernel that is called and not launched, by anybody
-    F()(x)                          members of classes that are the host's (see `functors`)
+    k(x)                            a kernel that is called without a launch, in any code
+    F()(x)                          members of classes that are host-only (see `functors`)
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ _WRITES = {"assignment_expression": "left", "update_expression": "argument"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRefusal:
-    """Line and column are 1-based."""
+    """One error; line and column are 1-based."""
 
     line: int
     column: int
@@ -59,14 +56,17 @@ class SourceRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Variable:
-    """One at namespace scope: `constant` memory or the host's, and how many subscripts lead to an element of it."""
+    """A variable at namespace scope.
+
+    `constant` means constant memory, else it is the host's. `dimensions` is the number of subscripts to an element.
+    """
 
     constant: bool
     dimensions: int
 
 
 def refusals(read: Survey | None) -> tuple[SourceRefusal, ...]:
-    """What nvcc refuses for sure, in the order of the source."""
+    """The errors that nvcc certainly reports, in source order."""
     if read is None:
         return ()
     found = [*_kernels(read), *(_at(node, message) for node, message in member_calls(read))]
@@ -104,7 +104,7 @@ def _kernels(read: Survey) -> Iterator[SourceRefusal]:
 
 
 def _variables(read: Survey) -> dict[bytes, _Variable]:
-    """Variables at namespace scope, of types that are C's own, whose names nothing else in the source has."""
+    """Variables at namespace scope with a built-in type and a unique name."""
     found: dict[bytes, _Variable] = {}
     declared: dict[bytes, int] = {}
     for name in _declared_names(read.tree):
@@ -141,7 +141,7 @@ def _variable(declarator: Node, *, constant: bool) -> _Variable | None:
 
 
 def _at_the_top(node: Node) -> bool:
-    """Whether it is declared at namespace scope, and under no condition of the preprocessor."""
+    """Whether it is declared at namespace scope, without preprocessor conditions."""
     around = node.parent
     while around is not None and around.type != "translation_unit":
         if around.type not in {"declaration_list", "namespace_definition", "linkage_specification"}:
@@ -151,7 +151,7 @@ def _at_the_top(node: Node) -> bool:
 
 
 def _declared_names(tree: Tree) -> Iterator[bytes]:
-    """Each name as often as something of it is declared: variables, parameters, members, functions, types."""
+    """Each name, once per declaration of any kind."""
     for node in walk(tree.root):
         if node.type in {"identifier", "field_identifier", "type_identifier"} and _declares(node):
             yield tree.of(node)

@@ -1,21 +1,21 @@
-"""Turns CUDA C++ into C++ that runs on the host device, by edits of its syntax tree.
+"""Turn CUDA C++ into C++ for the host device, by edits of its syntax tree.
 
-Charter: text in, text out. Pure; imports tree-sitter with its CUDA grammar, the passes beside it and the table of PTX
-instructions. Executes nothing of what it reads; stands on the untrusted side (the builder calls it).
-
-Every edit keeps the number of lines, or says with `#line` where it goes on, so that compiler errors and reports carry
-the solution's own. Bodies of macros are parsed and edited like code. What is edited:
+Runs in the builder's sandbox; text in, text out, nothing is executed. Every edit keeps the number of lines, or restores
+it by `#line`, so compiler errors and reports have the solution's lines. Bodies of macros are parsed and edited like
+code. Edits:
 
     k<<<g, b, s, st>>>(x, n)        a call of hostcuda::start with a closure over k, without a value
     k<<<g, b>>>({x, n})             the list gets the type of the kernel's parameter
     __shared__ float a[4];          a reference into the block's shared memory
-    extern __shared__ T a[];        a reference to the dynamic part, also where it was declared at namespace scope
+    extern __shared__ T a[];        a reference to the dynamic part, also if declared at namespace scope
     __global__ void k(...) {        the body tells the runtime its name and parameters
     __device__/__constant__ int v;  is registered as device memory
-    while (flag == 0) ;             the empty body gives way to other threads
-    malloc/free, new/delete there   the device's heap; in macros and in functions for both sides that of who calls
-    #if ... __CUDA_ARCH__ ...       undefined in host code; a body for both sides is there twice, and who calls decides
+    while (flag == 0) ;             the empty body yields to other threads
+    malloc/free, new/delete there   the device's heap; in macros and functions for both sides, that of the caller
+    #if ... __CUDA_ARCH__ ...       undefined in host code; a body for both sides is doubled, and the caller decides
     asm("...")                      see harness.hostcuda.translate.ptx
+
+See guides/design/host_device.md.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ _LAST_ARGUMENTS = b"__VA_ARGS__"
 _HOLDS_CUDA = re.compile(rb"<<<|__(?:shared|global|device|constant)__|\b(?:new|delete|malloc|free)\b")
 
 _MOST_PIECES = 400
-"""Each is parsed with as many blanks around it as the source is long."""
+"""Each piece is parsed with as many blanks around it as the source is long."""
 _HEAPS = {CodeSide.DEVICE: b"device", CodeSide.BOTH: b"callers"}
-"""Of whom memory is taken; host code is left as it stands."""
+"""The heap that device code allocates from; host code is not edited."""
 
 _NO_ARCHITECTURE = b"hostcuda_no_architecture"
 """Never defined."""
 
 _UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel": 0, b"cudaLaunchKernel": 0, b"cudaLaunchKernelExC": 1}
-"""Which argument is the kernel, through `void*`."""
+"""Index of the kernel's argument, which is a `void*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotTranslated:
-    """Something the rewriter can't carry over: 1-based line of the source and the construct."""
+    """A construct that the rewriter can't translate, with its 1-based source line."""
 
     line: int
     construct: str
@@ -86,8 +86,10 @@ class NotTranslated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenSource:
-    """`text` counts lines as the source does. `kernels` are the names of `__global__` functions seen,
-    `subscript_lines` the lines that index a `__shared__` array, whose inner bounds a kernel may pass on purpose.
+    """The rewritten source, with the same line numbers.
+
+    `kernels` are the names of `__global__` functions. `subscript_lines` index a `__shared__` array, whose inner bounds
+    a kernel may exceed on purpose.
     """
 
     text: str
@@ -97,9 +99,13 @@ class RewrittenSource:
 
 
 def rewrite(source: str) -> RewrittenSource:
-    """CUDA C++ as ordinary C++ for the headers in `harness/hostcuda/include`.
+    """Rewrite CUDA C++ as C++ for the headers in `harness/hostcuda/include`.
 
-    What cannot be parsed is left as it stands: the compiler then says what is wrong with it.
+    Args:
+        source: Text of a CUDA source. Text that can't be parsed stays; the compiler then reports the error.
+
+    Returns:
+        The rewritten text with the same line numbers, and what it contains.
     """
     translated = ptx.rewrite(source)
     data = written_out(translated.text.encode())
@@ -127,7 +133,7 @@ def rewrite(source: str) -> RewrittenSource:
 
 
 def _parsed(state: SourceEdits, clean: bytes) -> list[Tree]:
-    """The source as one tree; where that has errors, each declaration as its own, so that they stay in theirs."""
+    """The source as one tree; if that has errors, one tree per declaration."""
     whole = Tree(state.parser.parse(clean).root_node, clean, 0, False)
     if not whole.root.has_error or (ranges := declarations(clean)) is None or len(ranges) > _MOST_PIECES:
         return [whole]
@@ -139,7 +145,7 @@ def _parsed(state: SourceEdits, clean: bytes) -> list[Tree]:
 
 
 def _macro_bodies(state: SourceEdits, tree: Tree) -> Iterator[Tree]:
-    """Bodies of macros that hold CUDA syntax, each parsed as statements or as declarations, whichever fits better."""
+    """Bodies of macros with CUDA syntax, parsed as statements or declarations."""
     for node in walk(tree.root):
         if node.type not in {"preproc_def", "preproc_function_def"}:
             continue
@@ -167,8 +173,9 @@ def _macro_bodies(state: SourceEdits, tree: Tree) -> Iterator[Tree]:
 
 
 def _with_extents(body: bytes, names: list[bytes]) -> bytes:
-    """A macro's body where its last arguments, or these parameters, are extents behind a name: brackets to the parser,
-    byte for byte as long.
+    """Replace array extents in a macro's body by brackets of equal length.
+
+    Extents are the variadic arguments, or the named parameters, behind a name.
     """
     meant = rb"|".join(re.escape(name) for name in (_LAST_ARGUMENTS, *names))
     pattern = re.compile(rb"(?<=\w)[ \t]+(?:" + meant + rb")(?=[ \t]*(?:[;,]|$))")
@@ -200,7 +207,7 @@ def _collect(state: SourceEdits, tree: Tree) -> None:
 
 
 def _note_declared_cluster(state: SourceEdits, tree: Tree, node: Node) -> None:
-    """What a kernel's declaration says of its clusters holds for the definition, too."""
+    """Note the cluster of a kernel's declaration, which holds for its definition too."""
     cluster = _cluster(_head(state, tree, node, node.end_byte))
     for declarator in declarators(node):
         name = declared_name(tree, declarator)
@@ -221,7 +228,7 @@ def _parameter_kinds(tree: Tree, node: Node) -> list[bytes]:
 
 
 def _edit(state: SourceEdits, tree: Tree, node: Node, side: CodeSide | None) -> None:
-    """`side` is that of the function which the node stands in; None outside of all."""
+    """Edit a node. `side` is that of the surrounding function, None outside functions."""
     if node.type in {"preproc_def", "preproc_function_def"}:
         return
     if node.type in {"function_definition", "lambda_expression"}:
@@ -262,7 +269,7 @@ def _edit(state: SourceEdits, tree: Tree, node: Node, side: CodeSide | None) -> 
 def _rendered(
     state: SourceEdits, tree: Tree, node: Node, more: Sequence[Edit] = (), side: CodeSide | None = None
 ) -> bytes:
-    """The source text of a node with the edits inside it made."""
+    """The source text of a node with all edits inside it."""
     inner = SourceEdits(
         source=state.source,
         parser=state.parser,
@@ -366,8 +373,10 @@ def _enter_function(state: SourceEdits, tree: Tree, node: Node, *, kernel: bool)
 
 
 def _add_hosts_version(state: SourceEdits, tree: Tree, node: Node) -> None:
-    """A function for both sides that asks for the architecture has its body twice, and who calls decides which it is:
-    nvcc compiles it twice. A constant is the device's.
+    """Double the body of a function for both sides that asks for the architecture.
+
+    nvcc compiles it twice; here the caller decides at run time which body runs. For constant expressions it is the
+    device's.
     """
     body = node.child_by_field_name("body")
     if body is None:
@@ -379,7 +388,7 @@ def _add_hosts_version(state: SourceEdits, tree: Tree, node: Node) -> None:
 
 
 def _head(state: SourceEdits, tree: Tree, node: Node, end: int) -> bytes:
-    """The source from what stands before a declaration, attributes in front of it included, to `end`."""
+    """The source from the previous declaration's end, with attributes, to `end`."""
     start = node.start_byte
     if node.prev_sibling is not None:
         start = node.prev_sibling.end_byte
@@ -390,8 +399,9 @@ def _head(state: SourceEdits, tree: Tree, node: Node, end: int) -> bytes:
 
 
 def _attribute(head: bytes, name: bytes) -> list[bytes]:
-    """The arguments of an attribute in front of a body, none without it. It was blanked for the parser, so the words
-    are read.
+    """The arguments of an attribute before a body; empty without it.
+
+    The attribute is blanked for the parser, so the words of the source are read.
     """
     for word, _, after in words(head):
         if word != name:
@@ -413,8 +423,9 @@ def _attribute(head: bytes, name: bytes) -> list[bytes]:
 
 
 def _lost_clusters(state: SourceEdits) -> Iterator[NotTranslated]:
-    """Dimensions of clusters that stand at no kernel's head, in a macro for one. A kernel without them would compute
-    something else, so what uses such a place does not compile.
+    """Find `__cluster_dims__` in a macro, away from a kernel's head.
+
+    A kernel without its cluster would compute something else, so code that uses the macro does not compile.
     """
     for word, start, end in words(state.source):
         if word == b"__cluster_dims__" and not any(first <= start < last for first, last in state.heads):
@@ -423,7 +434,7 @@ def _lost_clusters(state: SourceEdits) -> Iterator[NotTranslated]:
 
 
 def _cluster(head: bytes) -> bytes:
-    """The dimensions that `__cluster_dims__` gives, as a list of C++; empty without it."""
+    """The dimensions of `__cluster_dims__`, as a C++ list; empty without it."""
     return b", ".join(b"static_cast<unsigned>(" + part + b")" for part in _attribute(head, b"__cluster_dims__"))
 
 
@@ -461,7 +472,7 @@ def _edit_call(state: SourceEdits, tree: Tree, node: Node, side: CodeSide | None
 
 
 def _edit_new(state: SourceEdits, tree: Tree, node: Node, heap: bytes) -> None:
-    """On this heap, unless it says itself where."""
+    """Allocate from this heap, unless it is a placement new."""
     word = next((child for child in node.children if child.type == "new"), None)
     if word is not None and node.child_by_field_name("placement") is None:
         start, end = node.start_byte + tree.offset, word.end_byte + tree.offset

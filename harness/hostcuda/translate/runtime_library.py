@@ -1,5 +1,6 @@
-"""The runtime library as Python sees it: reports, schedule, modes. Contestant side; imports ctypes and the standard
-library only.
+"""The runtime library for Python: reports, schedule, modes.
+
+Runs in a submission's process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SYMBOLISER_TIMEOUT_S = 60.0
 
 
 class RuntimeLibrary:
-    """`libhostcuda.so`, loaded for the whole process so that extensions find it."""
+    """`libhostcuda.so`, loaded globally so that extensions find it."""
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
@@ -31,21 +32,24 @@ class RuntimeLibrary:
         self._library.hostcuda_launches_json.restype = ctypes.c_void_p
 
     def set_schedule(self, number: int) -> None:
-        """0: blocks and threads in rising order; 1: in falling order; 2 and 4: as 0, with large and with large negative
-        numbers in shared memory that nobody wrote.
+        """Set the order of blocks and threads, and the content of unwritten shared memory.
+
+        0: rising order; 1: falling order; 2 and 4: rising order, with large and with large negative numbers in shared
+        memory that was never written (otherwise NaN).
         """
         self._library.hostcuda_set_schedule(ctypes.c_int(number))
 
     def record_to(self, fd: int) -> None:
-        """Leave findings, the kernel that runs and where a signal comes in this shared memory
-        (`harness.referee.contestants.crash_recorder`). Takes the descriptor. Raises `OSError` where it can't be
-        mapped.
+        """Record findings, the running kernel and a signal's place in shared memory.
+
+        The memory's format is that of `referee.contestants.crash_recorder`. Takes ownership of the descriptor. Raises
+        `OSError` if it can't be mapped.
         """
         if self._library.hostcuda_record_to(ctypes.c_int(fd)) != 0:
-            raise OSError("the recorder's memory can't be mapped")
+            raise OSError("the crash recorder's memory can't be mapped")
 
     def record_launch(self, kernel: str | None) -> None:
-        """A kernel that is not this library's begins; None: it ended."""
+        """Note that a kernel outside this library starts; None: it has ended."""
         self._library.hostcuda_record_launch(None if kernel is None else ctypes.c_char_p(kernel.encode()))
 
     def set_checked(self, on: bool) -> None:
@@ -55,11 +59,11 @@ class RuntimeLibrary:
         return int(self._library.hostcuda_workers())
 
     def sticky_error(self) -> int:
-        """The cudaError_t that a kernel left behind, 0 without one."""
+        """The cudaError_t that a kernel left behind, 0 if none."""
         return int(self._library.hostcuda_sticky_error())
 
     def error_text(self, error: int) -> str:
-        """What CUDA calls an error."""
+        """CUDA's text for an error."""
         return str(self._library.hostcuda_error_string(ctypes.c_int(error)).decode())
 
     def clear(self) -> None:
@@ -68,15 +72,18 @@ class RuntimeLibrary:
         self._library.hostcuda_clear_errors()
 
     def mark_allocations(self) -> None:
-        """What is allocated up to now is set-up: `leaks(since_mark=True)` leaves it out."""
+        """Count all allocations so far as set-up; `leaks(since_mark=True)` omits them."""
         self._library.hostcuda_mark_allocations()
 
     def leaks(self, *, since_mark: bool) -> list[dict[str, Any]]:
-        """Allocations of cudaMalloc and kin that were not freed: `line`, `count` and `bytes` of each place."""
+        """Allocations of cudaMalloc and similar that were not freed.
+
+        Each place has `line`, `count` and `bytes`.
+        """
         return self._taken(self._library.hostcuda_leaks_json(ctypes.c_int(since_mark)))
 
     def launches(self) -> list[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]:
-        """Each kernel that ran, with how often, and the grid and block of the last time."""
+        """Each kernel that ran: name, number of launches, grid and block of the last one."""
         text = self._library.hostcuda_launches_json()
         try:
             held = json.loads(ctypes.string_at(text).decode(errors="replace"))
@@ -85,11 +92,11 @@ class RuntimeLibrary:
         return [(str(name), int(count), tuple(grid), tuple(block)) for name, count, grid, block in held]
 
     def reports(self) -> list[dict[str, Any]]:
-        """Everything found so far, with source lines."""
+        """All findings so far, with source lines."""
         return self._taken(self._library.hostcuda_reports_json())
 
     def _taken(self, text: Any) -> list[dict[str, Any]]:
-        """A text of the library's as JSON, freed, with return addresses as lines."""
+        """Parse and free a JSON text of the library; return addresses become lines."""
         try:
             raw: list[dict[str, Any]] = json.loads(ctypes.string_at(text).decode(errors="replace"))
         finally:
@@ -106,14 +113,17 @@ class RuntimeLibrary:
                     report[f"{prefix}line"] = found and found[1]
                     if found is not None:
                         report[f"{prefix}file"] = found[0]
-            if report.get("line") is None and launched is not None:  # in a header that the source includes
+            if (
+                report.get("line") is None and launched is not None
+            ):  # the finding is in a header that the source includes
                 report["line"] = launched
         return raw
 
 
 def source_lines(sites: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[str, int] | None]:
-    """Return addresses (module, offset) as lines of `cuda.cu` or `main.cpp`; None where the debug information has
-    none.
+    """Map return addresses (module, offset) to lines of `cuda.cu` or `main.cpp`.
+
+    None if the debug information has no line.
     """
     wanted: dict[str, set[int]] = defaultdict(set)
     for module, offset in sites:
@@ -125,7 +135,7 @@ def source_lines(sites: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tupl
         out.update({(module, offset): None for offset in ordered})
         if tool is None:
             continue
-        # a return address less two lies inside the call, also where the last two bits of it are not known
+        # A return address minus two is inside the call, even if its last two bits are unknown.
         command = [tool, "-a", "-i", "-e", module, *(hex(offset - 2) for offset in ordered)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SYMBOLISER_TIMEOUT_S)

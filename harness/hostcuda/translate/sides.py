@@ -1,7 +1,6 @@
-"""For which side a function's body is compiled: the host's, the device's, or both.
+"""For which side a function's body is compiled: host, device, or both.
 
-Charter: pure questions to a syntax tree and to the source behind it. Imports tree-sitter's node type, and `syntax` and
-`tokens` beside it. Stands on the untrusted side, as the rewriter does that asks.
+Runs in the builder's sandbox. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from harness.toolchain.cuda_source.tokens import words
 __all__ = ["ARCHITECTURE", "CodeSide", "architecture_words", "marked_names", "side_of", "two_versions"]
 
 ARCHITECTURE = b"__CUDA_ARCH__"
-"""Defined while nvcc compiles for the device, and not while it compiles the same text for the host."""
+"""Defined while nvcc compiles for the device, undefined while it compiles the same text for the host."""
 
 _CONDITIONS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef"}
 _FUNCTIONS = {"function_definition", "lambda_expression"}
@@ -29,11 +28,11 @@ _UNKNOWABLE = re.compile(
     rb"force_cuda_host_device|#[ \t]*define[ \t]+__(?:device|host|global)__"
     rb"|__attribute__[ \t]*\(\([ \t]*(?:device|host|global)\b"
 )
-"""What says for which side functions are, behind the words of their heads."""
+"""Text outside functions' heads that changes their side."""
 
 
 class CodeSide(Enum):
-    """`BOTH` is also what can't be told."""
+    """The side of code; `BOTH` also if it is unknown."""
 
     HOST = auto()
     DEVICE = auto()
@@ -41,7 +40,10 @@ class CodeSide(Enum):
 
 
 def side_of(tree: Tree, source: bytes, node: Node, around: CodeSide | None, marked: Container[bytes]) -> CodeSide:
-    """Of a function or lambda; `around` is that of the function it stands in, `marked` what `marked_names` gave."""
+    """The side of a function or lambda.
+
+    `around` is the side of the surrounding function; `marked` is the result of `marked_names`.
+    """
     said = {word for word, _, _ in words(_head(tree, source, node))}
     if b"__global__" in said or (b"__device__" in said and b"__host__" not in said):
         return CodeSide.DEVICE
@@ -60,15 +62,16 @@ def side_of(tree: Tree, source: bytes, node: Node, around: CodeSide | None, mark
 
 
 class AnyName(Container[bytes]):
-    """Of functions, where it can't be told from their heads which are for the device."""
+    """Contains every name, for sources whose heads do not tell the side of functions."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
 def marked_names(source: bytes, trees: Iterable[Tree]) -> Container[bytes]:
-    """Last names of functions that are declared for the device, here or by their definition: who says nothing of it
-    elsewhere means the same.
+    """Last names of functions that some declaration marks for the device.
+
+    Their other declarations mean the same, even without a mark.
     """
     if _UNKNOWABLE.search(source) is not None:
         return AnyName()
@@ -98,7 +101,10 @@ def _last_names(tree: Tree, node: Node) -> set[bytes]:
 
 
 def _head(tree: Tree, source: bytes, node: Node) -> bytes:
-    """The source in front of its body, and behind what stands before it; of a lambda, from its capture on."""
+    """The source before a function's body, from the end of the previous node.
+
+    For a lambda, from its capture on.
+    """
     body = node.child_by_field_name("body")
     start, end = node.start_byte, body.start_byte if body is not None else node.end_byte
     if node.type == "function_definition":
@@ -107,7 +113,7 @@ def _head(tree: Tree, source: bytes, node: Node) -> bytes:
 
 
 def architecture_words(tree: Tree, node: Node) -> Iterator[Node]:
-    """Where a condition of the preprocessor asks for the architecture."""
+    """The words of a preprocessor condition that ask for the architecture."""
     if node.type not in _CONDITIONS:
         return
     for asked in (node.child_by_field_name("condition"), node.child_by_field_name("name")):
@@ -116,10 +122,9 @@ def architecture_words(tree: Tree, node: Node) -> Iterator[Node]:
 
 
 def two_versions(tree: Tree, node: Node) -> bool:
-    """Whether a function's body asks for the architecture, and can be there twice: once for either side.
+    """Whether a function's body asks for the architecture and can be doubled.
 
-    Not so where its text was not understood, where labels would be there twice, and where the type of the result is
-    that of what is returned, which may differ.
+    It can't if its text was not understood, if it has labels, or if the return type is deduced, since it may differ.
     """
     body = node.child_by_field_name("body")
     if node.type != "function_definition" or body is None or body.type != "compound_statement" or node.has_error:

@@ -1,11 +1,8 @@
-"""Calls between host and device code that nvcc refuses, and where device code lies.
+"""Find calls between host and device code that nvcc refuses, and the device code.
 
-Charter: text in, findings out. Pure; imports tree-sitter with its CUDA grammar and the passes beside it. Executes
-nothing of what it reads; stands on the untrusted side (the builder calls it).
-
-The host device compiles both sides as one, so that it takes a helper without `__device__` for what it is not. Only what
-is certain is found: a name counts where every declaration of it in the source says the same, nothing else has that
-name, and no macro may stand in for `__device__`; a call counts where nvcc compiles it for sure. The rest passes.
+Runs in the builder's sandbox; text in, findings out, nothing is executed. g++ compiles both sides as one, so a helper
+without `__device__` would pass. Only certain cases are found. A name counts if all its declarations agree, nothing else
+has that name, and no macro may replace `__device__`. A call counts if nvcc certainly compiles it. All else passes.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ _UNKNOWABLE = re.compile(
     rb"nv_exec_check_disable|hd_warning_disable|force_cuda_host_device|NV_IF_TARGET|nv/target"
     rb"|#[ \t]*define[ \t]+__(?:device|host|global)__|__attribute__[ \t]*\(\([ \t]*(?:device|host|global)\b"
 )
-"""What changes which side a function is for, or which calls are looked at, behind the words that are read here."""
+"""Text that changes a function's side, or which calls nvcc checks, without the words that are read here."""
 
 _DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)", re.M)
 _LIKE_A_MACRO = re.compile(rb"[A-Z][A-Z0-9_]{2,}")
@@ -61,7 +58,7 @@ _DECLARING = frozenset(
         "variadic_parameter_declaration",
     }
 )
-"""Where an identifier may be the name of something that is declared, or of something that lies elsewhere."""
+"""Parents of an identifier that may name something declared here or elsewhere."""
 
 _SCOPES = frozenset(
     {
@@ -93,12 +90,15 @@ _NOT_FOR_SURE = frozenset(
         "template_argument_list",
     }
 )
-"""Around a call: it is not evaluated, or not by the function it stands in."""
+"""A call inside one of these is not evaluated, or not by the function around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongCall:
-    """Line and column are 1-based. `by_host`: host code calls a function of the device, otherwise the other way."""
+    """A refused call; line and column are 1-based.
+
+    `by_host`: host code calls a device function; otherwise the reverse.
+    """
 
     line: int
     column: int
@@ -109,7 +109,10 @@ class WrongCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spaces:
-    """`device_lines` are the first and last lines of functions that nvcc compiles for the device."""
+    """Wrong calls, and the lines of functions compiled for the device.
+
+    `device_lines` has their first and last lines.
+    """
 
     wrong_calls: tuple[WrongCall, ...] = ()
     device_lines: tuple[tuple[int, int], ...] = ()
@@ -117,8 +120,9 @@ class Spaces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """`marks` are the words that say where it runs. `plain`: nothing in its head may be a macro that adds to them, and
-    no condition of the preprocessor decides whether it is there.
+    """A function. `marks` are the words that say where it runs.
+
+    `plain`: its head contains no possible macro for such words, and no preprocessor condition surrounds it.
     """
 
     name: bytes
@@ -144,9 +148,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A source that was read, `data`: its functions at namespace scope, by their names too where nothing else has that
-    name, and the ids of those that nvcc compiles for the device for sure. `unsure` are names that may mean something
-    else.
+    """A parsed source.
+
+    `data` is its text, `functions` those at namespace scope. `by_name` has those whose name nothing else has. `reached`
+    are the ids of functions that nvcc certainly compiles for the device. `unsure` are ambiguous names.
     """
 
     tree: Tree
@@ -158,12 +163,12 @@ class Survey:
     unsure: set[bytes]
 
     def device_code(self) -> Iterator[Function]:
-        """The functions that nvcc compiles for the device for sure, where all of their text was understood."""
+        """The functions certainly compiled for the device that parse without errors."""
         return (f for f in self.functions if f.node.id in self.reached and not f.node.has_error)
 
 
 def survey(source: str) -> Survey | None:
-    """None where what is read here may not be what counts."""
+    """Parse a source; None if words outside this module's view may decide."""
     data = source.encode()
     if _UNKNOWABLE.search(data) is not None:
         return None
@@ -188,7 +193,7 @@ def survey(source: str) -> Survey | None:
 
 
 def spaces(read: Survey | None) -> Spaces:
-    """What is wrong for sure in a CUDA source. Text that can't be read as CUDA gives nothing."""
+    """The certain errors of a CUDA source, and where its device code is."""
     if read is None:
         return Spaces()
     tree, macros, by_name = read.tree, read.macros, read.by_name
@@ -237,7 +242,7 @@ def _wrong(caller: Function, callee: bytes, node: Node, of: str, by: str) -> Wro
 
 
 def _functions(tree: Tree, data: bytes, macros: frozenset[bytes]) -> tuple[list[Function], set[int]]:
-    """Functions at namespace scope that are defined or declared, and the declarators by which they are."""
+    """Functions declared or defined at namespace scope, and their declarators' ids."""
     found: list[Function] = []
     heads: set[int] = set()
     waiting = [(tree.root, False)]
@@ -293,7 +298,10 @@ def _function(
 
 
 def _unsure(tree: Tree, heads: set[int]) -> set[bytes]:
-    """Names that something else may have, too: a variable, a parameter, a type, a member, what was not understood."""
+    """Names that may also mean a variable, a parameter, a type or a member.
+
+    Words of unparsed text count too.
+    """
     found: set[bytes] = set()
     for parent in walk(tree.root):
         if parent.type == "ERROR":
@@ -314,8 +322,9 @@ def _unsure(tree: Tree, heads: set[int]) -> set[bytes]:
 def _reached(
     tree: Tree, functions: list[Function], by_name: dict[bytes, list[Function]], macros: frozenset[bytes]
 ) -> set[int]:
-    """Functions that nvcc compiles for the device for sure: kernels, templates of kernels that are launched, and what
-    these call. What nobody calls it does not look into.
+    """Functions that nvcc certainly compiles for the device.
+
+    These are kernels, launched kernel templates, and the functions they call; nvcc does not check uncalled ones.
     """
     launched = {
         name
@@ -348,7 +357,7 @@ def _launched(tree: Tree, function: Function) -> Iterator[bytes]:
 
 
 def certain(tree: Tree, function: Function, macros: frozenset[bytes]) -> Iterator[Node]:
-    """What of a function's body is compiled with it for sure, and evaluated by it."""
+    """The nodes of a function's body that are certainly compiled and evaluated."""
     waiting = [function.body] if function.body is not None else []
     while waiting:
         node = waiting.pop()
@@ -365,7 +374,7 @@ def certain(tree: Tree, function: Function, macros: frozenset[bytes]) -> Iterato
 
 
 def calls(tree: Tree, function: Function, macros: frozenset[bytes]) -> Iterator[tuple[bytes, Node]]:
-    """Calls by a bare name that are compiled with the function for sure."""
+    """Calls by a bare name that are certainly compiled with the function."""
     for node in certain(tree, function, macros):
         name = called(tree, node) if is_call(node) else None
         if name is not None:
@@ -373,12 +382,12 @@ def calls(tree: Tree, function: Function, macros: frozenset[bytes]) -> Iterator[
 
 
 def is_call(node: Node) -> bool:
-    """Whether it is a call, and no launch."""
+    """Whether it is a call and not a launch."""
     return node.type == "call_expression" and not any(child.type == "kernel_call_syntax" for child in node.children)
 
 
 def called(tree: Tree, call: Node) -> bytes | None:
-    """The bare name that is called, if it is one."""
+    """The bare name that is called, or None."""
     function = call.child_by_field_name("function")
     if function is not None and function.type == "template_function":
         function = function.child_by_field_name("name")

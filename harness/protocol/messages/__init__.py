@@ -1,7 +1,7 @@
-"""What the referee and a contestant say to each other, as typed values over `wire` frames.
+"""Messages between referee and contestant, as typed values of frames.
 
-Pure; both sides of the trust boundary use it. Requests go from the referee to the contestant, replies come back.
-Every `from_json` is strict about types and sizes, because the other side may be hostile; it raises `MessageError`.
+Both sides. The referee sends requests, the contestant replies. Each `from_json` checks types and sizes strictly,
+because the other side may be hostile, and raises `MessageError`.
 """
 
 from harness.protocol.messages.fields import MAX_ITEMS, MAX_REPORTS, MAX_TEXT, MessageError, report

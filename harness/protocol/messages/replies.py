@@ -1,7 +1,6 @@
-"""What a contestant answers. A reply's contents are claims: parsing says that they are well-formed, never that they are
-true.
+"""Replies of a contestant.
 
-Pure; both sides of the trust boundary use it.
+Both sides. All contents are claims: parsing checks their form, never their truth.
 """
 
 from __future__ import annotations
@@ -30,8 +29,15 @@ from harness.protocol.messages.fields import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputClaim:
-    """A claim about one output tensor: its exact Python type, shape, dtype and device, its address, and whether its
-    elements lay in order as the solution returned it.
+    """A claim about one output tensor.
+
+    Attributes:
+        type: Exact Python type.
+        shape: Shape.
+        dtype: torch's name of the dtype.
+        device: Device.
+        address: Address of its memory.
+        contiguous: Whether the returned tensor was contiguous.
     """
 
     type: str
@@ -59,7 +65,15 @@ class OutputClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallClaim:
-    """What the contestant says of one call: its times (seconds) and what it returned."""
+    """A claim about one call.
+
+    Attributes:
+        device_s: Time on the device's clock, in seconds.
+        window_s: Time on the host's clock, in seconds.
+        tree: Description of the output's structure.
+        leaves: Claims about the output tensors.
+        state_missing: Names of the reference's state that the model does not have.
+    """
 
     device_s: float
     window_s: float
@@ -90,7 +104,13 @@ class CallClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """`ModelNew` stands. `unmatched` names the reference's state that it has no equal place for."""
+    """`ModelNew` is constructed.
+
+    Attributes:
+        unmatched: Names of the reference's state without an equal place in the solution.
+        copied: Names of the state that took over the reference's values.
+        notes: Remarks for the record.
+    """
 
     unmatched: tuple[str, ...]
     copied: tuple[str, ...]
@@ -115,7 +135,10 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyTimed:
-    """Device seconds of calls that do next to nothing, in few launches and in many (`harness.devices.empty_kernel`)."""
+    """Device seconds of nearly empty calls with few and with many launches.
+
+    See `harness.devices.empty_kernel`.
+    """
 
     few_s: float
     many_s: float
@@ -130,9 +153,12 @@ class EmptyTimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstDone:
-    """All calls were made. `reports` are the findings of the host device's checks, claims like the rest.
+    """All calls of a burst are done.
 
-    `peak_bytes` is the most device memory that torch's allocator held during the burst; None where there is no such.
+    Attributes:
+        claims: Claims about the calls.
+        reports: Findings of the host device's checks.
+        peak_bytes: Peak device memory of torch's allocator during the burst; None if it has no allocator.
     """
 
     claims: tuple[CallClaim, ...]
@@ -159,7 +185,10 @@ class BurstDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """`Prepare` or `Go` is done. `refused` says why calls can't be made in the manner asked for, None otherwise."""
+    """A request without other results is done.
+
+    `refused` says why the requested launch mode is impossible; it may be None.
+    """
 
     refused: str | None = None
 
@@ -173,7 +202,7 @@ class Ready:
 
 
 class Stage(StrEnum):
-    """Where in the contestant something went wrong."""
+    """Step of the contestant that failed."""
 
     ATTACH = "attach"
     IMPORT = "import"
@@ -183,7 +212,16 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """An exception ended a request. `kind` is the exception's class name, `trace` the traceback's text."""
+    """An exception ended a request.
+
+    Attributes:
+        stage: The step that failed.
+        kind: Class name of the exception.
+        message: Its message.
+        trace: Text of the traceback.
+        call: Number of the failed call in the burst, or None.
+        reports: Findings of the host device's checks before the exception.
+    """
 
     stage: Stage
     kind: str
@@ -218,7 +256,10 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """File and line of each site asked for, in that order; None where they are not known. No contestant says it."""
+    """File and line of each requested site, in order; None if unknown.
+
+    Contestants never send it.
+    """
 
     places: tuple[tuple[str, int] | None, ...]
 
@@ -227,7 +268,11 @@ class Located:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Located:
-        """Raises `MessageError`."""
+        """Parse the reply.
+
+        Raises:
+            MessageError: A type or size is wrong.
+        """
         return cls(places=items(value, "places", _place))
 
 
@@ -250,7 +295,17 @@ _REPLIES: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
 
 
 def parse_reply(message: Mapping[str, Any]) -> Reply:
-    """The reply that a frame holds. Raises `MessageError` where it is none."""
+    """Parse the reply in a frame.
+
+    Args:
+        message: The frame's JSON object.
+
+    Returns:
+        The reply.
+
+    Raises:
+        MessageError: The frame is not a valid reply.
+    """
     kind = message.get("type")
     parse = _REPLIES.get(kind) if isinstance(kind, str) else None
     if parse is None:

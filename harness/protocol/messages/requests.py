@@ -1,6 +1,6 @@
-"""What the referee asks of a contestant. Only `Burst` is parsed as a whole; the contestant may trust the referee.
+"""Requests of the referee to a contestant.
 
-Pure; both sides of the trust boundary use it.
+Both sides. Only `Burst` has a complete parser, because the contestant may trust the referee.
 """
 
 from __future__ import annotations
@@ -14,19 +14,25 @@ from harness.protocol.messages.fields import boolean, integer, integers, items, 
 
 
 class CallMode(StrEnum):
-    """How one call of a burst is made."""
+    """How one call of a burst runs."""
 
     WARM = "warm"
-    """Untimed in the end: brings code and clocks up. Made and answered like every other call."""
+    """Warm-up; its time is not used. To the contestant it is like any other call."""
     COLD = "cold"
-    """Timed on the device's clock with a cold cache."""
+    """Timed on the device's clock after a cache flush."""
     LATENCY = "latency"
-    """Timed on the host's clock from an idle device."""
+    """Timed on the host's clock, starting from an idle device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A tensor's place in the arena. `dtype` is torch's name without the prefix (`float32`)."""
+    """A tensor's place in the arena.
+
+    Attributes:
+        offset: Offset in bytes.
+        shape: Shape.
+        dtype: torch's name of the dtype without the prefix (`float32`).
+    """
 
     offset: int
     shape: tuple[int, ...]
@@ -43,10 +49,15 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a burst: where its inputs lie, where its outputs and its state go, and the generators' seed
-    (None: they are left alone, since the reference draws nothing).
+    """One call of a burst.
 
-    `late` are words of the arena (place, value) to write in the call's stream before its clock starts.
+    Attributes:
+        inputs: Places of the inputs.
+        outputs: Places for the outputs.
+        state: Places for the model's state after the call.
+        seed: Seed of the random generators; None if the reference uses none.
+        mode: How the call runs.
+        late: Withheld words (place in the arena, value) to write in the call's stream before its clock starts.
     """
 
     inputs: tuple[Region, ...]
@@ -81,9 +92,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """Open the device, which takes a while on a GPU, and say `Ready` when it is idle; done once, repeating is free.
+    """Open the device and reply `Ready` when it is idle.
 
-    May come before anything is known of the problem. `host_runtime` is the folder of the host device's libraries.
+    A repeated request does nothing.
+
+    Opening a GPU takes time, so the request may come before the problem is known.
+
+    Attributes:
+        device: `cuda` or `host`.
+        device_index: Index of the GPU.
+        checked: Host device: check accesses, races and barriers.
+        host_runtime: Folder of the host device's libraries; None on a GPU.
     """
 
     device: str
@@ -103,11 +122,17 @@ class Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attach:
-    """Map the arena whose descriptor comes along. A device that is not open yet is opened as `opening` says.
+    """Map the arena, and open the device if necessary.
 
-    On the host device a second descriptor is of memory in which findings and what runs are left
-    (`harness.referee.contestants.crash_recorder`). With `own_allocations` calls get their inputs as copies, each an
-    allocation of its own: for tools that watch bounds.
+    The arena's descriptor comes with the frame.
+
+    On the host device, a second descriptor is the memory of `harness.referee.contestants.crash_recorder` for findings
+    and the running call.
+
+    Attributes:
+        nbytes: Size of the arena.
+        opening: How to open the device.
+        own_allocations: Calls get copies of their inputs, each an allocation of its own, for tools that check bounds.
     """
 
     nbytes: int
@@ -125,8 +150,9 @@ class Attach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeEmpty:
-    """Make calls that do next to nothing and say what one takes: an `EmptyTimed`. Only before `Load`, while no code of
-    the submission is there: afterwards it would be a claim.
+    """Time nearly empty calls and reply `EmptyTimed`.
+
+    Valid only before `Load`: after the solution's code is loaded, the times would be claims.
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -135,10 +161,16 @@ class TimeEmpty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Import the solution, construct `ModelNew`, and take over the reference's state where it differs.
+    """Import the solution, construct `ModelNew`, copy the reference's state.
 
-    `init_tree` and `init_slots` describe the constructor's arguments; `state` maps names of the reference's state to
-    slots holding their values; `modules` are the prebuilt extensions.
+    Attributes:
+        source: The solution's source.
+        filename: Its file name, for tracebacks.
+        modules: Its built extensions.
+        init_tree: Description of the constructor's arguments.
+        init_slots: Places of the arguments' tensors.
+        state: Name of the reference's state -> place of its value.
+        seed: Seed of the random generators.
     """
 
     source: str
@@ -164,13 +196,19 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Make these calls one after another and copy every output out as its window closes.
+    """Run these calls one after another, and copy each output out.
 
-    `schedule` is the order in which the host device executes blocks and threads: 0 rising, 1 falling;
-    2 and 4 are 0 with other values in shared memory that nobody wrote.
-    `restore_state` asks that the model's state under `state_names` be as after loading before each call.
-    `coerce_device` asks that outputs on another device be brought over inside the window, `contiguous` names outputs,
-    by their numbers, whose elements are to be put in order there, if they are not.
+    The copy follows as the call's timed window ends.
+
+    Attributes:
+        calls: The calls.
+        input_tree: Description of the inputs' structure.
+        state_names: Names of the state to copy out.
+        restore_state: Restore the state after loading before each call.
+        coerce_device: Copy outputs on another device over, inside the timed window.
+        schedule: Order in which the host device runs blocks and threads: 0 rising, 1 falling; 2 and 4 are rising with
+            other values in unwritten shared memory.
+        contiguous: Numbers of outputs to make contiguous inside the timed window.
     """
 
     calls: tuple[Call, ...]
@@ -207,22 +245,29 @@ class Burst:
 
 
 class LaunchMode(StrEnum):
-    """How calls are made without a pause between them."""
+    """How calls run back to back."""
 
     LAUNCHED = "launched"
-    """One by one, each launched as the one before was submitted."""
+    """Each call is launched after the submission of the previous one."""
     QUEUED = "queued"
-    """All submitted before the first begins."""
+    """All calls are submitted before the first one starts."""
     GRAPH = "graph"
-    """As one CUDA graph."""
+    """All calls are one CUDA graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Make ready for the calls of `burst`, which begin all at once: with `Go`, or, queued, as the gate opens, whose
-    descriptor comes along, for its use `number`.
+    """Prepare a back-to-back burst.
 
-    The inputs change in between. The calls' `late` words and `mode` do not count.
+    It starts with `Go`, or, if queued, when the stream gate opens.
+
+    The gate's descriptor comes with the frame. The inputs change before the start. `late` and `mode` of the calls are
+    ignored.
+
+    Attributes:
+        burst: The calls.
+        launch_mode: How they run.
+        number: Number of this use of the gate.
     """
 
     burst: Burst
@@ -235,7 +280,10 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """Make the prepared calls, one after another without a pause. The reply is short: the referee's clock runs."""
+    """Run the prepared calls back to back.
+
+    The reply is short, because the referee's clock runs.
+    """
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "go"}
@@ -243,7 +291,7 @@ class Go:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collect:
-    """Say what the calls that were prepared have returned: a `BurstDone`. Queued ones are over by then."""
+    """Reply with `BurstDone` for the prepared calls, after queued ones have ended."""
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "collect"}
@@ -251,9 +299,11 @@ class Collect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Let go of the solution, the arena and what is cached for them, and say `Ready`: another may be loaded then.
+    """Release the solution, the arena and their caches, and reply `Ready`.
 
-    For the harness's own code, in a process that no submission ever entered.
+    Then another solution can be loaded.
+
+    Only for trusted code, in a process that never loads a submission.
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -262,9 +312,11 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeCensus:
-    """Make the one call of `burst` and say which kernels it ran: a `CensusTaken`.
+    """Run the single call of `burst` and reply `CensusTaken` with its kernels.
 
-    With `marked` nothing is traced: the call stands between cudaProfilerStart and Stop, for a tool around the process.
+    Attributes:
+        burst: A burst of one call.
+        marked: Do not trace; call cudaProfilerStart and cudaProfilerStop around the call, for an external profiler.
     """
 
     burst: Burst
@@ -276,8 +328,11 @@ class TakeCensus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locate:
-    """Say which lines of sources these `sites` were compiled from, each a module's path and an offset in it: a
-    `Located`. Asked of a `symboliser`, never of a contestant.
+    """Find the source lines of `sites` and reply `Located`.
+
+    A site is a module's path and an offset in it.
+
+    For the symboliser process, never for a contestant.
     """
 
     sites: tuple[tuple[str, int], ...]

@@ -1,1 +1,1 @@
-"""Checks beside the judgement: compute-sanitizer and the small workload."""
+"""Check solutions beside their evaluation: compute-sanitizer and small workload."""

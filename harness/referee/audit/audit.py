@@ -1,8 +1,7 @@
-"""One audit of a solution by compute-sanitizer's tools: what is watched, what each tool said, and what comes of it.
+"""One audit of a solution by compute-sanitizer's tools: its subject and result.
 
-Trusted side; started by the `auditor`, read by `sidecheck`. An audit only ever takes a pass away: what a tool says is
-about the submission's process, in which the tool's own libraries live, so that a submission that takes them apart goes
-unaudited.
+Trusted side. An audit can only turn a pass into a failure. The tool's own libraries live in the submission's process,
+so a submission that disables them is not audited.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from harness.referee.contestants.findings import placed
 from harness.referee.contestants.process import ContestantProcess
 
 ANSWERS = SanitizerTool.MEMCHECK
-"""The tool under which answers are kept: it alters no launch, and is the last that anybody goes without."""
+"""The tool whose run provides answers: it alters no launch, and every audit includes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSubject:
-    """What is audited: the requests to make, the arena's descriptor, and how to find lines in the solution.
+    """What to audit: the requests, the arena's descriptor, and how to find lines.
 
-    Answers to `burst` are kept (`AuditResult.answers`), those to `elsewhere`, the same calls with outputs at other
-    places, are not: tools run side by side.
+    Answers to `burst` are kept (`AuditResult.answers`). Answers to `elsewhere`, the same calls with other output
+    buffers, are not, because tools run in parallel.
     """
 
     attach: Attach
@@ -51,9 +50,9 @@ class AuditSubject:
 
 @dataclass(slots=True, kw_only=True)
 class AuditResult:
-    """Findings in the solution's own kernels as reports, and what became of each tool.
+    """Findings in the solution's own kernels as reports, and each tool's result.
 
-    `answers` is what the solution said to each call of the subject's `burst`, None where not all of them were made.
+    `answers` are the solution's replies to the calls of the subject's `burst`; None if not all of them were made.
     """
 
     reports: list[dict[str, Any]] = field(default_factory=list)
@@ -62,7 +61,7 @@ class AuditResult:
 
     @property
     def incomplete(self) -> dict[str, str]:
-        """The tools that found nothing, but did not come to their end either, with why."""
+        """The tools that found nothing but did not finish, each with the reason."""
         whys = {name: held.get("not_run") or held.get("ended") for name, held in self.tools.items()}
         return {name: str(why) for name, why in whys.items() if why and not self.tools[name]["findings"]}
 
@@ -72,7 +71,10 @@ class AuditResult:
 
 @dataclass(slots=True, kw_only=True)
 class ToolRun:
-    """What became of one tool. `again`: none of the solution's code was reached; `lost`: its zygote is no use."""
+    """The result of one tool.
+
+    `again`: the run failed before any code of the solution ran. `lost`: its zygote is unusable.
+    """
 
     findings: tuple[SanitizerFinding, ...] = ()
     not_run: str | None = None
@@ -84,7 +86,7 @@ class ToolRun:
 
 
 class ContestantSet:
-    """The contestants of one audit, to be ended together, and what each tool took (`paces`)."""
+    """The contestants of one audit, to be killed together, and `paces` of the tools."""
 
     def __init__(self) -> None:
         self.paces = ToolPaces()
@@ -110,7 +112,7 @@ class ContestantSet:
 
 
 class Audit:
-    """One audit under way."""
+    """One running audit."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class Audit:
         self._waits = waits
 
     def close_when_over(self) -> None:
-        """Close the arena's descriptor when the last tool is through."""
+        """Close the arena's descriptor when the last tool has finished."""
         left = len(self._running)
         if not left:
             os.close(self._subject.arena_fd)
@@ -150,13 +152,16 @@ class Audit:
         return all(running.done() for running in self._running.values())
 
     def cancel(self) -> None:
-        """End it; returns when nothing of it is left on the GPU."""
+        """End the audit; returns when nothing of it is left on the GPU."""
         self._contestants.cancel()
-        # Those that wait for their turn are given up at once: what is before them may take long.
+        # Runs still in the queue are dropped at once, because those before them may take long.
         wait([running for running in self._running.values() if not running.cancel()])
 
     def result(self) -> AuditResult:
-        """Wait for all tools. Findings in kernels that are not the solution's are counted, not reported."""
+        """Wait for all tools.
+
+        Findings in kernels that are not the solution's are counted, not reported.
+        """
         if not self.over:
             self._waits()
         subject, result = self._subject, AuditResult()
@@ -182,6 +187,9 @@ class Audit:
 
 
 def _is_own(finding: SanitizerFinding, subject: AuditSubject) -> bool:
-    """Whether the defect is in the solution's code: by its file, or by its kernel's name where there is no line."""
+    """Whether the defect is in the solution's code.
+
+    Decided by the file, or by the kernel's name if the finding has no line.
+    """
     files = {subject.filename, *(part.file for part in subject.parts)}
     return finding.place.file in files or finding.place.kernel in subject.kernels

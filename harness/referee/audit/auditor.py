@@ -1,12 +1,12 @@
-"""Runs audits: a solution's kernels under compute-sanitizer's tools, on a small workload, in the same sandbox.
+"""Run a solution's kernels under compute-sanitizer's tools, on a small workload.
 
-Trusted side; used by the referee. Zygotes stand under each tool for as long as the auditor lives, so that an audit
-costs a fork and a context instead of a new process that imports torch (0.5 to 1.3 s a tool against 4 to 8). The tools
-run beside each other, and each begins its audits in the order in which they were asked for, `POSTS` at a time: so
-audits can run ahead of the judgement. While something is timed, `hold` keeps them all still.
+Trusted side. Audits use the same sandbox as evaluations. One zygote or more runs under each tool as long as the auditor
+lives, so an audit costs a fork and a context (0.5 to 1.3 s per tool) instead of a new process that imports torch (4 to
+8 s). The tools run in parallel. Each starts its audits in the order of the requests, up to `POSTS` at a time, so audits
+can run ahead of the evaluation. `hold` pauses them all while something is timed.
 
-A contestant that is audited gets copies of its inputs in allocations of their own, since the arena is one allocation in
-which no access is out of bounds.
+An audited contestant gets copies of its inputs in separate allocations, because every access inside the arena, one
+large allocation, is in bounds.
 """
 
 from __future__ import annotations
@@ -36,23 +36,28 @@ from harness.sandbox.zygote import ZygoteError
 T = TypeVar("T")
 
 POSTS = {SanitizerTool.MEMCHECK: 2, SanitizerTool.RACECHECK: 4, SanitizerTool.INITCHECK: 2, SanitizerTool.SYNCCHECK: 2}
-"""Zygotes under each tool at most; those beyond the first start when they are needed. An audit takes as long as two
-judgements, most of all because it is held while others are timed, and racecheck's twice that: of 32 solutions in a row
-on an H200 it took 2.6 s in the median where the others took 1.4, and all waited for it."""
+"""Maximum number of zygotes per tool; all but the first start on demand.
+
+An audit takes as long as two evaluations, mostly because it is paused while others are timed; racecheck takes twice
+that. For 32 solutions in a row on an H200, racecheck's median was 2.6 s and the other tools' 1.4 s.
+"""
 
 START_LIMIT_S = 120.0
 
 TRIES = 2
-"""How often a tool begins with a solution, where it fails before any of the solution's code is reached."""
+"""How often a tool starts on a solution if it fails before any code of the solution runs."""
 
 MAX_LOG_BYTES = 4 * 2**20
 
 _OWN_ALLOCATIONS = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-"""Else torch's allocator hands out pieces of large allocations, whose bounds no tool can see."""
+"""Otherwise torch's allocator returns parts of large allocations, and no tool sees their bounds."""
 
 
 def find_sanitizer(nvcc: Path | None = None) -> str | None:
-    """compute-sanitizer beside this nvcc, on PATH, or where CUDA is usually installed; None where it is missing."""
+    """Find compute-sanitizer beside this nvcc, on PATH, or in CUDA's usual folder.
+
+    None if it is not installed.
+    """
     beside = nvcc.resolve().parent / "compute-sanitizer" if nvcc else None
     if beside is not None and beside.exists():
         return str(beside)
@@ -61,7 +66,10 @@ def find_sanitizer(nvcc: Path | None = None) -> str | None:
 
 
 class Auditor:
-    """Holds a zygote under each tool. A context manager; starting takes seconds and happens in the background."""
+    """Keeps zygotes under each tool; a context manager.
+
+    Starting a zygote takes seconds and happens in the background.
+    """
 
     def __init__(
         self, executable: str, *, preload: Sequence[str], logs: Path, sandbox: SandboxMode, memory_limit_bytes: int
@@ -87,10 +95,10 @@ class Auditor:
         self._sanitizer_zygotes.close()
 
     def begin(self, subject: AuditSubject, tools: Collection[SanitizerTool] = tuple(SanitizerTool)) -> Audit:
-        """Start `tools` on `subject`, each as soon as it is done with what was begun before."""
-        # The arena's owner may close it before the last tool has begun.
+        """Start `tools` on `subject`, each as soon as it has finished its earlier audits."""
+        # The arena's owner may close it before the last tool has started.
         subject, contestants = replace(subject, arena_fd=os.dup(subject.arena_fd)), ContestantSet()
-        # Kernels that are made later may hold what these texts do not.
+        # Kernels compiled later may use features that do not occur in these texts.
         known = subject.parts and not subject.builds_later
         texts = [subject.source, *(part.text for part in subject.parts)] if known else ()
         idle = {tool: why for tool in tools if (why := not_needed(tool, texts)) is not None}
@@ -102,57 +110,58 @@ class Auditor:
         return audit
 
     def announce(self) -> None:
-        """Tell every tool's children to stop, without waiting until they do: `hold` does that, and `withdraw` takes it
-        back. No audit begins meanwhile; whoever waits for one withdraws it.
+        """Tell every tool's children to stop, without waiting; no audit starts meanwhile.
+
+        `hold` waits for them, and `withdraw` undoes this. A caller that waits for an audit must withdraw first.
         """
         self._sanitizer_zygotes.announce()
 
     def withdraw(self) -> None:
-        """Let them go on where no `hold` has followed. Idempotent."""
+        """Let the tools continue if no `hold` has followed. Idempotent."""
         self._sanitizer_zygotes.withdraw()
 
     def hold(self) -> bool:
-        """Keep every tool and what it watches still until `release`: the device is somebody else's now.
+        """Pause every tool and its children until `release`, for a timing on the device.
 
-        False where nothing was under way. Else a kernel that was stays on the GPU until it is over; `contention` tells
-        when. Idempotent.
+        Returns False if no audit was running. Otherwise a running kernel stays on the GPU until it ends; `contention`
+        tells when. Idempotent.
         """
         return self._sanitizer_zygotes.hold()
 
     def release(self) -> None:
-        """Let them go on. Idempotent."""
+        """Let the tools continue. Idempotent."""
         self._sanitizer_zygotes.release()
 
     def loosen(self) -> None:
-        """Let what is under way go on, and hold what would come next."""
+        """Let running audits continue; start no further ones."""
         self._sanitizer_zygotes.loosen()
 
     def drain(self) -> None:
-        """Let what is under way come to its end, and hold what would come next."""
+        """Let running audits finish; start no further ones."""
         self._sanitizer_zygotes.drain()
 
     def _submit(self, tool: SanitizerTool, work: Callable[..., T], *arguments: Any) -> Future[T]:
         return self._threads[tool].submit(work, *arguments)
 
     def _prepare(self, tool: SanitizerTool) -> None:
-        """Begin a zygote of this tool in the background."""
-        with suppress(RuntimeError):  # at the end nobody needs another one
+        """Start a zygote of this tool in the background."""
+        with suppress(RuntimeError):  # the auditor is closing
             self._submit(tool, self._sanitizer_zygotes.prepare, tool)
 
     def _run(self, tool: SanitizerTool, subject: AuditSubject, contestants: ContestantSet) -> ToolRun:
         with self._sanitizer_zygotes.turn(lambda: contestants.cancelled) as begins:
-            return self._run_now(tool, subject, contestants) if begins else ToolRun(not_run="not needed any more")
+            return self._run_now(tool, subject, contestants) if begins else ToolRun(not_run="cancelled")
 
     def _run_now(self, tool: SanitizerTool, subject: AuditSubject, contestants: ContestantSet) -> ToolRun:
         begin = time.perf_counter()
-        told = ToolRun(not_run="not needed any more", again=True)
+        told = ToolRun(not_run="cancelled", again=True)
         for _ in range(TRIES):
             if contestants.cancelled or not told.again:
                 break
             told = self._try(tool, subject, contestants)
         else:
-            if told.again and told.ended is not None:  # a failure of nobody's code
-                told.not_run, told.ended = f"could not begin, {TRIES} times: {told.ended}", None
+            if told.again and told.ended is not None:  # no code of the solution ran
+                told.not_run, told.ended = f"failed to start {TRIES} times: {told.ended}", None
         told.wall_s = time.perf_counter() - begin
         return told
 
@@ -164,7 +173,7 @@ class Auditor:
         except (ZygoteError, OSError) as error:
             if post is not None:
                 self._sanitizer_zygotes.drop(post)
-            return ToolRun(not_run=one_line(f"could not be started: {error}"))
+            return ToolRun(not_run=one_line(f"failed to start: {error}"))
         seen = post.log_path.stat().st_size if post.log_path.exists() else 0
         told = ToolRun()
         try:
@@ -176,7 +185,7 @@ class Auditor:
         said = _read_from(post.log_path, seen)
         told.findings = parse(said, tool)
         if told.ended is None and overflowed(said):
-            told.ended = "its threads met more often than racecheck can keep"
+            told.ended = "the kernels have more pairs of accesses than racecheck can store"
         post.printed += sum(finding.count for finding in told.findings)
         (self._sanitizer_zygotes.drop if told.lost else self._sanitizer_zygotes.give_back)(post)
         return told
@@ -184,7 +193,10 @@ class Auditor:
     def _converse(
         self, post: SanitizerZygote, subject: AuditSubject, contestants: ContestantSet, seen: int, told: ToolRun
     ) -> None:
-        """Have the calls made, one after another until something is found; `told.ended` is why not all of them were."""
+        """Make the calls one after another until the tool finds something.
+
+        `told.ended` is the reason if not all of them were made.
+        """
         tool, paces = post.tool, contestants.paces
         burst = subject.burst if tool is ANSWERS else subject.elsewhere
         policy = SandboxPolicy(
@@ -193,8 +205,8 @@ class Auditor:
             gpu_minor=subject.gpu_minor,
             readable=subject.readable,
             max_memory_bytes=self._memory_limit_bytes,
-            # Nobody is timed here. A kernel that waits for one on another stream that is submitted later would wait for
-            # ever; the tools give it up.
+            # Nothing is timed here. With one queue, a kernel that waits for a later kernel on another stream never
+            # ends; the tools' timeouts stop it.
             env={**_OWN_ALLOCATIONS, **ONE_QUEUE},
             under_tool=True,
         )
@@ -209,36 +221,36 @@ class Auditor:
                 patience = ToolTimeouts(self._sanitizer_zygotes.clock, contestant.kill)
                 try:
                     told.again = True
-                    with patience.step("opening its device", lambda: OPEN_LIMIT_S):
+                    with patience.step("opening the device", lambda: OPEN_LIMIT_S):
                         contestant.attach(subject.attach, subject.arena_fd, WALL_LIMIT_S)
                     told.again = False
-                    with patience.step("importing it", limit_s):
+                    with patience.step("importing the solution", limit_s):
                         contestant.load(subject.load, WALL_LIMIT_S)
                     for call in burst.calls[: CALLS[tool]]:
                         with patience.step("a call", limit_s, lambda: paces.others(tool) + _hint(tool)):
                             done, _ = contestant.burst(replace(burst, calls=(call,)), WALL_LIMIT_S)
                         told.answers.append(done)
                         if parse(_read_from(post.log_path, seen), tool):
-                            return  # each further call may take seconds, and say the same
-                    with patience.step("its process", lambda: END_LIMIT_S):
+                            return  # further calls may take seconds each and repeat the finding
+                    with patience.step("ending the process", lambda: END_LIMIT_S):
                         contestant.finish(WALL_LIMIT_S)
                     told.ended = patience.why
                     if told.ended is None:
                         paces.told(tool, self._sanitizer_zygotes.clock() - begin_s)
                 except ContestantFailed as failed:
-                    runaway = "its processes could not be held still" if contestant.ran_away else None
+                    runaway = "the contestant's processes could not be paused" if contestant.ran_away else None
                     told.ended = patience.why or runaway or failed.failure.reason
-                    # A zygote that is stuck before it has seen anything is not asked again: another one is.
+                    # If a zygote hangs before any code of the solution ran, the next attempt uses another zygote.
                     told.lost = told.again and patience.why is not None
         finally:
             log_path.unlink(missing_ok=True)
 
 
 def _hint(tool: SanitizerTool) -> str:
-    """What a call that does not end may have, beside being slow."""
+    """A possible cause, other than slowness, of a call that does not end."""
     if tool not in (SanitizerTool.SYNCCHECK, SanitizerTool.RACECHECK):
         return ""
-    return "; a kernel that hangs under this tool alone may have a barrier that part of a block never reaches"
+    return "; a kernel that hangs only under this tool may have a barrier that some threads of a block never reach"
 
 
 def _read_from(path: Path, offset: int) -> str:

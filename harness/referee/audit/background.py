@@ -1,7 +1,7 @@
-"""Begins what a referee has done beside its judgements: each solution's checks on a small workload (`sidecheck`).
+"""Start the checks of solutions on a small workload, beside their evaluations.
 
-Trusted side; used by the referee. Lends a bench of its own to each (`sidebench`), tells the tools what to watch, and
-holds answers against the truth.
+Trusted side. Lends each check a workspace of its own, tells the tools what to watch, and compares answers with the
+truth.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from harness.referee.problem.watchdog import Phase, ProgressMarker
 from harness.referee.problem.workspace import NoRoom, Workspace
 
 NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
-"""What a bench raises that finds no room."""
+"""Exceptions of a workspace that does not fit in memory."""
 
 
 class BackgroundChecks:
-    """One referee's, with its device and secret. Without an auditor there is nothing to do. Not safe for threads.
+    """The background checks of one referee, with its device and secret.
 
-    `calls` is how many calls the verification of a problem makes, `full` a task's bench at full size, published, and
-    `examine` the judgement of a task's values on a bench of its own, from the set of that number on.
+    Does nothing without an auditor. Not thread-safe. `calls` gives the number of calls in a problem's correctness
+    check; `full` makes a task's workspace at full size, published; `examine` evaluates a task's values in a given
+    workspace, from the given set number on.
     """
 
     def __init__(
@@ -70,12 +71,15 @@ class BackgroundChecks:
         self.workspaces = SmallWorkspaces(self._make)
 
     def get_ready(self, problem: Problem, workload: Workload) -> None:
-        """Have a bench for checks of solutions to this problem. Raises `ProblemError` and `NO_MEMORY`."""
+        """Prepare a workspace for solutions to this problem.
+
+        Raises `ProblemError` and `NO_MEMORY`.
+        """
         if self._auditor is not None:
             self.workspaces.get_ready(problem, workload)
 
     def begin(self, task: Task, workload: Workload) -> SmallWorkloadCheck | None:
-        """Begin the checks, on `workload`; None where there are none to make. Raises `NO_MEMORY`."""
+        """Start the checks on `workload`; None if there are none. Raises `NO_MEMORY`."""
         if self._auditor is None or not auditable(task):
             return None
         try:
@@ -83,7 +87,7 @@ class BackgroundChecks:
         except NO_MEMORY:
             raise
         except ProblemError:
-            return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
+            return None  # faulty small sizes are not the solution's fault; `harness problems lint` reports them
 
         def subject(workspace: Workspace, calls: int) -> AuditSubject:
             attach = attach_request(self._config, workspace, own_allocations=True)
@@ -94,7 +98,7 @@ class BackgroundChecks:
         except NO_MEMORY:
             self.workspaces.give_back(workspace)
             raise
-        first = FIRST_FREE if len(workspace.sets) > FIRST_FREE else 0  # no tool writes to sets from there on
+        first = FIRST_FREE if len(workspace.sets) > FIRST_FREE else 0  # no tool writes to these sets
         return SmallWorkloadCheck.begin(
             task,
             workload,
@@ -107,7 +111,7 @@ class BackgroundChecks:
         )
 
     def close(self) -> None:
-        """Close the benches, lent ones too."""
+        """Close the workspaces, including lent ones."""
         self.workspaces.close()
 
     def _make(self, problem: Problem, workload: Workload) -> Workspace:
@@ -124,7 +128,7 @@ class BackgroundChecks:
 
 
 def _wrong_values(task: Task, workspace: Workspace, answers: Sequence[BurstDone]) -> Failure | None:
-    """What is wrong with the answers of audited calls."""
+    """The defect in the answers of audited calls, or None."""
     verifier = Verifier(workspace, required=task.problem.precision, coerce=True)
     findings = [
         finding

@@ -1,9 +1,9 @@
-// Preloaded into processes under racecheck: memory that CUDA's driver is about to pin, in pages that are quickly pinned.
+// Preloaded into processes under racecheck: puts memory that CUDA's driver will pin into large pages.
 //
-// racecheck has the driver map 842 MiB of host memory as it opens a context (shared, without a file, at an address of
-// its choice) and pin all of it in one call, in which nobody can stop the process: 0.3 to 0.45 s on an H200's host, a
-// page of 4 KiB after another. Whoever wants to time something meanwhile waits for that. The same memory, private to the
-// process, in large pages, and touched beforehand, where a process can be stopped at each page, is pinned at once.
+// When racecheck opens a context, the driver maps 842 MiB of host memory (shared, anonymous, at an address of its choice)
+// and pins all of it in one call. That call takes 0.3 to 0.45 s on an H200's host, in pages of 4 KiB, and the process
+// cannot be stopped in it, so a timing has to wait. The same memory is pinned at once if it is private to the process, in
+// large pages, and touched beforehand; between touches the process can be stopped.
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ using Map = void *(void *, size_t, int, int, int, off_t);
 
 Map *next(const char *name) { return reinterpret_cast<Map *>(dlsym(RTLD_NEXT, name)); }
 
-// The driver's own: what programs share with processes that they fork goes to no address in particular.
+// Whether the mapping is the driver's: memory that programs share with forked processes has no fixed address.
 bool is_driver_s(const void *place, size_t bytes, int flags, int file) {
     return place != nullptr && file == -1 && (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_TYPE) == MAP_SHARED &&
            bytes >= LARGE_BYTES;
@@ -30,8 +30,8 @@ void *mapped(Map *real, void *place, size_t bytes, int protection, int flags, in
     if (is_driver_s(place, bytes, flags, file)) {
         void *memory = real(place, bytes, protection, (flags & ~MAP_TYPE) | MAP_PRIVATE, file, offset);
         if (memory != MAP_FAILED) {
-            madvise(memory, bytes, MADV_HUGEPAGE);  // where it is not granted pages are touched all the same
-            madvise(memory, bytes, MADV_DONTFORK);  // a child would get a copy of what is pinned
+            madvise(memory, bytes, MADV_HUGEPAGE);  // even without large pages, all pages are touched
+            madvise(memory, bytes, MADV_DONTFORK);  // a child would get a copy of the pinned memory
             if ((protection & PROT_WRITE) != 0)
                 for (size_t at = 0; at < bytes; at += PAGE_BYTES) static_cast<volatile char *>(memory)[at] = 0;
             return memory;

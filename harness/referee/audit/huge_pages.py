@@ -1,7 +1,7 @@
-"""Large pages for the memory that racecheck has pinned as it opens a GPU (`largepages.cpp` says why).
+"""Large pages for the memory that racecheck pins when it opens a GPU.
 
-Trusted side; used by `posts`. Nothing depends on it but how long others wait: where it can't be built, racecheck goes
-without.
+Trusted side. `huge_pages.cpp` gives the reason. Only waiting times depend on it: without a compiler, racecheck runs
+with ordinary pages.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from harness.referee.audit.sanitizer import SanitizerTool
 SOURCE = Path(__file__).with_suffix(".cpp")
 
 BUILD_LIMIT_S = 60.0
-"""It takes 0.2 s."""
+"""The build takes 0.2 s."""
 
 _FLAGS = ("-shared", "-fPIC", "-O2", "-std=c++17", "-fno-exceptions", "-fno-threadsafe-statics", "-Wl,--as-needed")
-"""So that nothing of the compiler's C++ library is needed: it would be loaded before an interpreter's own, which may be
-newer."""
+"""Flags that avoid the compiler's C++ library, which may be older than the interpreter's and would be loaded first."""
 
 
 class HugePages:
-    """The library to preload, built when it is first asked for, in a folder of its own: auditors of several GPUs share
-    the folder of a run's logs. Safe for threads.
+    """The library to preload, built at the first request. Thread-safe.
+
+    It lies in a folder of its own, because auditors of several GPUs share a run's log folder.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,9 @@ class HugePages:
         self._lock = threading.Lock()
 
     def variables(self, tool: SanitizerTool) -> Mapping[str, str]:
-        """What the environment of a zygote under `tool` is to say; nothing where it has no use for them, or there is
-        no compiler.
+        """Environment variables for a zygote under `tool`.
+
+        Empty if the tool does not need the library or there is no compiler.
         """
         if tool is not SanitizerTool.RACECHECK:
             return {}
@@ -49,13 +50,13 @@ class HugePages:
         return {} if self._library is None else {"LD_PRELOAD": str(self._library)}
 
     def close(self) -> None:
-        """Remove the library. Those who have it loaded keep it. Idempotent."""
+        """Remove the library; processes that loaded it keep it. Idempotent."""
         if self._folder is not None:
             self._folder.cleanup()
 
 
 def _build(library: Path) -> Path | None:
-    """`library`, built; None where that can't be."""
+    """Build `library`; None if that fails."""
     if (gxx := find_gxx()) is None:
         return None
     command = [str(gxx), *_FLAGS, "-o", str(library), str(SOURCE), "-ldl"]

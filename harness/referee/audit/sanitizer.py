@@ -1,7 +1,7 @@
-"""compute-sanitizer: command lines of its tools, and what its output says, as reports.
+"""compute-sanitizer: command lines of its tools, and their output as reports.
 
-Pure. The text comes from a tool that watched untrusted code: it is searched, bounded, and never believed beyond its
-words. Reports have the fields of the host device's (`reports` turns both into verdicts).
+Pure. The output comes from a tool in an untrusted process: the search is bounded, and nothing beyond the text is
+believed. Reports have the same fields as the host device's (`contestants.findings` turns both into verdicts).
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any
 from harness.protocol.kernel_names import function_name
 
 PRINT_LIMIT = 2000
-"""Findings after which a tool falls silent; it counts over all the processes it has watched."""
+"""Findings after which a tool stops printing, counted over all processes that it has watched."""
 
 MAX_TEXT_CHARS = 4 * 2**20
 MAX_REPORTS = 64
 
 
 class SanitizerTool(StrEnum):
-    """A tool of compute-sanitizer, and what it finds."""
+    """A tool of compute-sanitizer; each member says what it finds."""
 
     MEMCHECK = "memcheck"
-    """Accesses outside of allocations, misaligned ones, stack overflows."""
+    """Accesses outside allocations, misaligned accesses, stack overflows."""
     RACECHECK = "racecheck"
     """Hazards between threads on shared memory."""
     INITCHECK = "initcheck"
-    """Reads of global memory that nothing has written."""
+    """Reads of global memory that was never written."""
     SYNCCHECK = "synccheck"
-    """Barriers that part of a block, or of the warp named, never reaches."""
+    """Barriers that some threads of the block, or of the named warp, never reach."""
 
 
 _OPTIONS = {
-    # Without padding an allocation may follow at once, and what lies past the end of one is inside of another.
+    # Without padding the next allocation may follow directly, and an access past the end falls into it.
     SanitizerTool.MEMCHECK: ("--report-api-errors", "no", "--padding", "4096"),
     SanitizerTool.RACECHECK: ("--racecheck-report", "analysis"),
     SanitizerTool.INITCHECK: (),
@@ -45,40 +45,49 @@ _OPTIONS = {
 
 
 CALLS = {SanitizerTool.MEMCHECK: 2, SanitizerTool.RACECHECK: 1, SanitizerTool.INITCHECK: 2, SanitizerTool.SYNCCHECK: 1}
-"""Calls under each tool: what the first leaves behind matters to memory, not to what threads of one launch do to each
-other; and racecheck takes seconds for a long loop."""
+"""Calls under each tool.
+
+A second call shows errors in memory that the first call left behind; races do not depend on it, and racecheck takes
+seconds for a long loop.
+"""
 
 _MARKS = {
     SanitizerTool.RACECHECK: ("shared", "asm", "##"),
     SanitizerTool.SYNCCHECK: ("sync", "barrier", "asm", "##"),
 }
-"""Without any of these words CUDA code has nothing that the tool looks at. Pasted tokens may spell anything."""
+"""If CUDA code contains none of these words, the tool has nothing to check; `##` may form any word."""
 
 
 def not_needed(tool: SanitizerTool, texts: Sequence[str]) -> str | None:
-    """Why `tool` can find nothing in kernels compiled from `texts` alone; None where it may, or that is not known.
+    """Why `tool` can find nothing in kernels compiled from `texts`; None if it may.
 
-    Macros may come from flags, too: `texts` should hold the file that names them.
+    Macros may come from compiler flags, so `texts` should include the file that names them.
     """
     marks = _MARKS.get(tool)
     if marks is None or not texts:
         return None
-    # A splice may have blanks behind it; a digraph is the same as what it stands for.
+    # A line splice may have trailing blanks; the digraph %: means #.
     whole = re.sub(r"\\\s*\n", "", "\n".join(texts)).replace("%:", "#").lower()
     if any(mark in whole for mark in marks):
         return None
-    return "no shared memory in the sources" if tool is SanitizerTool.RACECHECK else "no barriers in the sources"
+    return "the sources use no shared memory" if tool is SanitizerTool.RACECHECK else "the sources use no barriers"
 
 
 def command(executable: str, tool: SanitizerTool, log_path: str) -> tuple[str, ...]:
-    """The words to put before a command so that it and all it forks run under `tool`, which writes to `log_path`."""
+    """The words before a command that run it and its children under `tool`.
+
+    The tool writes to `log_path`.
+    """
     options = ("--target-processes", "all", "--show-backtrace", "no", "--print-limit", str(PRINT_LIMIT))
     return (executable, "--tool", tool.value, *options, *_OPTIONS[tool], "--log-file", log_path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLocation:
-    """A point in device code: `line` is a line of `file` (its last part), both None without line tables."""
+    """A point in device code: a line of a file in a kernel.
+
+    `file` is the last part of its path; `file` and `line` are None without line tables.
+    """
 
     kernel: str
     file: str | None
@@ -87,7 +96,10 @@ class DeviceLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SanitizerFinding:
-    """One defect, however many threads had it. `other` is the conflicting access of a race."""
+    """One defect, with the number of threads that had it.
+
+    `other` is the conflicting access of a race.
+    """
 
     kind: str
     tool: SanitizerTool
@@ -99,7 +111,7 @@ class SanitizerFinding:
     count: int = 1
 
     def to_report(self) -> dict[str, Any]:
-        """As the host device reports: JSON, with what is not known left out."""
+        """The finding in the host device's report format: JSON without unknown fields."""
         report: dict[str, Any] = {
             "kind": self.kind,
             "tool": f"compute-sanitizer {self.tool.value}",
@@ -140,12 +152,18 @@ _OVERFLOW = "Maximum number of hazards reached"
 
 
 def overflowed(text: str) -> bool:
-    """Whether racecheck found more pairs of accesses than it keeps (ten million), so that what it says is not all."""
+    """Whether racecheck's output is incomplete.
+
+    racecheck keeps at most ten million pairs of accesses.
+    """
     return any(line.startswith(_MARK) and _OVERFLOW in line for line in text[:MAX_TEXT_CHARS].splitlines())
 
 
 def parse(text: str, tool: SanitizerTool) -> tuple[SanitizerFinding, ...]:
-    """The findings in a tool's output, alike ones counted together, at most `MAX_REPORTS`, in order of appearance."""
+    """The findings in a tool's output, at most `MAX_REPORTS`, in order of appearance.
+
+    Findings at the same places are counted together.
+    """
     found: dict[tuple[object, ...], SanitizerFinding] = {}
     for block in _blocks(text[:MAX_TEXT_CHARS]):
         finding = _read_race(block, tool) or _read_fault(block, tool)
@@ -173,7 +191,7 @@ def _counted(finding: SanitizerFinding, count: int) -> SanitizerFinding:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    """The lines of each finding without their mark; findings end with a line that holds nothing else."""
+    """The lines of each finding without their mark; an empty line ends a finding."""
     block: list[str] = []
     for line in text.splitlines():
         if not line.startswith(_MARK):
@@ -200,7 +218,7 @@ def _read_race(block: Sequence[str], tool: SanitizerTool) -> SanitizerFinding | 
         second = _place(tail["place"]) if tail else None
         if first is None:
             return None
-        # The read is what goes wrong, and the write is what it misses; of two writes, the first named.
+        # The finding's place is the read, and `other` the write; of two writes, the first one named.
         own, other, words = first, second, (head["first"], tail["second"] if tail else "another")
         if second is not None and words[0] == "Write" and words[1] == "Read":
             own, other, words = second, first, (words[1], words[0])
@@ -246,8 +264,9 @@ def _read_fault(block: Sequence[str], tool: SanitizerTool) -> SanitizerFinding |
 
 
 def _place(line: str) -> DeviceLocation | None:
-    """Of `at KERNEL+0xOFFSET`, `in FILE:LINE` behind it or not. Names of kernels and files are the solution's, who may
-    repeat any of these words in them: each part is looked for once.
+    """Parse `at KERNEL+0xOFFSET`, optionally followed by `in FILE:LINE`.
+
+    The solution chooses the names of kernels and files, which may contain these words, so each part is searched once.
     """
     _, _, text = _HAZARDS.sub("", line).partition("at ")
     end = _LINE.search(text)

@@ -1,11 +1,10 @@
-"""What a solution does on a small workload, beside its judgement at full size: values, and the audit.
+"""Check a solution on a small workload beside its evaluation: values and audit.
 
-Trusted side; used by the referee. Values on the small workload make no verdict: a solution that is right only for the
-sizes it was written for gets a label. Findings of the audit do make one. A race counts wherever it is found. An access
-outside of an array and the like may only say that the solution does not fit this size: where its values at full size
-are right, the tool that found it watches a call at full size as well, and it counts if it is found there too, or if the
-tool can't finish there. Else the solution gets the same label. A tool that was not there or did not come to its end
-makes no verdict either, but is never taken for one that found nothing: there is a label for that, too.
+Trusted side. Wrong values on the small workload only set a label: the solution is right only for the sizes that it was
+written for. Findings of the audit decide the status. A data race counts always. Another finding, for instance an access
+out of bounds, may only mean that the solution does not support the small size. If its values at full size are right,
+the same tool watches one call at full size. The finding counts if it occurs there too or the tool can't finish there;
+otherwise the solution gets the label. A tool that is missing or did not finish decides nothing, but sets a label.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.workspace import Workspace
 
 KEPT = 6
-"""Benches kept ready that nobody has. Beside the problem at hand there are those whose audits run ahead."""
+"""Unused workspaces kept ready, for the current problem and for those whose audits run ahead."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,14 +39,17 @@ class _Held:
 
 
 class SmallWorkspaces:
-    """Benches that `make` makes when they are needed. Not safe for threads."""
+    """Workspaces that `make` makes on demand. Not thread-safe."""
 
     def __init__(self, make: Callable[[Problem, Workload], Workspace]) -> None:
         self._make = make
         self._held: list[_Held] = []
 
     def lend(self, problem: Problem, workload: Workload) -> Workspace:
-        """A bench with nothing on it, for its borrower alone until `give_back`. Raises what making one raises."""
+        """A workspace for the borrower's exclusive use until `give_back`.
+
+        Raises the exceptions of `make`.
+        """
         key = (problem.digest, problem.precision, workload)
         found = next((held for held in self._held if held.key == key and not held.lent), None)
         if found is None:
@@ -59,28 +61,31 @@ class SmallWorkspaces:
         return found.workspace
 
     def get_ready(self, problem: Problem, workload: Workload) -> None:
-        """Have one made that nobody has yet, unless there is one of this problem. Raises what making one raises."""
+        """Make an unused workspace for this problem, unless there is one.
+
+        Raises the exceptions of `make`.
+        """
         if not any(held.key == (problem.digest, problem.precision, workload) for held in self._held):
             self.give_back(self.lend(problem, workload))
 
     def give_back(self, workspace: Workspace) -> None:
-        """Whoever had it is done with it: no process of a solution's has its arena any more. Idempotent."""
+        """End a loan; no process of the solution maps the arena any more. Idempotent."""
         for held in self._held:
             if held.workspace is workspace and held.lent:
                 held.lent = False
-                # The last used is the last to be given up.
+                # `_give_up` closes the least recently used first.
                 self._held.remove(held)
                 self._held.append(held)
                 return
 
     def close(self) -> None:
-        """Close all of them, lent ones too."""
+        """Close all of them, including lent ones."""
         for held in self._held:
             held.workspace.close()
         self._held.clear()
 
     def _give_up(self, keep: int) -> None:
-        """Close those unused for longest, until at most `keep` are left that nobody has."""
+        """Close the least recently used, until at most `keep` unused ones are left."""
         idle = [held for held in self._held if not held.lent]
         for held in idle[: max(0, len(idle) - keep)]:
             held.workspace.close()
@@ -88,22 +93,22 @@ class SmallWorkspaces:
 
 
 SPECIALISED = "specialised_shape"
-"""Label: right at the sizes asked for, wrong or failing at the problem's small ones."""
+"""Label: right at the requested sizes, wrong or failing at the problem's small sizes."""
 
 INCOMPLETE = "audit_incomplete"
-"""Label: a tool of the audit was not there or did not come to its end, or nothing could be audited."""
+"""Label: a tool of the audit was missing or did not finish, or nothing could be audited."""
 
 AUDITED_CALLS = 2
-"""Calls under each tool; the second one meets what the first left behind."""
+"""Calls under each tool; the second one finds memory as the first left it."""
 
 ANSWERED, ELSEWHERE = range(AUDITED_CALLS), range(AUDITED_CALLS, 2 * AUDITED_CALLS)
-"""Sets of the side bench with the calls' inputs and kept answers, and those whose outputs take all other answers."""
+"""Sets of the small workspace with the calls' inputs and kept answers, and sets for the outputs of all other tools."""
 
 FIRST_FREE = ELSEWHERE.stop
 """The first set that no tool writes to."""
 
 LARGEST_FULL_BYTES = 64 * 2**20
-"""Where a problem declares no small workload, one set of its full one up to this size is audited instead."""
+"""If a problem declares no small workload, the full one is audited, provided that one set is at most this large."""
 
 EXPLAINED = frozenset(
     {
@@ -116,33 +121,33 @@ EXPLAINED = frozenset(
         Status.crashed,
     }
 )
-"""Failures whose cause the audit may name; the others say themselves what is wrong."""
+"""Failures whose cause the audit may name; other statuses need no further explanation."""
 
 
 _BUILDS_LATER = re.compile(r"\b(triton|load|cupy|numba|nvrtc|_compile_kernel|jiterator)\b")
 
 
 def builds_later(task: Task) -> bool:
-    """Whether a solution may run kernels that were not built ahead."""
+    """Whether a solution may run kernels that were not built before."""
     return _BUILDS_LATER.search(task.source) is not None
 
 
 def auditable(task: Task) -> bool:
-    """Whether a solution has kernels of its own, or may have."""
+    """Whether a solution has, or may have, kernels of its own."""
     return bool(task.parts) or builds_later(task)
 
 
 def whole_as_small(task: Task, set_bytes: int) -> Workload | None:
-    """What to check on the side where no small workload is declared: the whole one, if a set of it takes few bytes."""
+    """The workload to check if no small one is declared: the full one if small."""
     return task.workload if set_bytes <= LARGEST_FULL_BYTES else None
 
 
 def subject_of(
     task: Task, workspace: Workspace, attach: Attach, *, calls: int, gpu_minor: int | None = None
 ) -> AuditSubject:
-    """The audit of `task` over the first sets of `workspace`, as published; they are filled here.
+    """Make the audit of `task` over the first sets of `workspace`, as published.
 
-    Answers that nobody looks at go to the sets behind them, where there are enough.
+    Fills these sets. Outputs that are not checked go to the sets after them, if there are enough.
     """
     count = min(calls, len(workspace.sets))
     for index in range(count):
@@ -157,7 +162,7 @@ def subject_of(
                     outputs=workspace.sets[place].outputs,
                     state=workspace.sets[place].state,
                     seed=workspace.call_seed(index),
-                    mode=CallMode.LATENCY,  # no flush, which a tool would watch write hundreds of megabytes
+                    mode=CallMode.LATENCY,  # without the cache flush, whose writes a tool would watch
                 )
                 for index, place in zip(range(count), outputs, strict=False)
             ),
@@ -194,10 +199,10 @@ def subject_of(
 
 @dataclass(slots=True, kw_only=True)
 class SmallWorkloadCheck:
-    """The side check of one solution under way.
+    """The running background check of one solution.
 
-    `verify` holds the answers that the audited calls gave against the truth; where they gave none, `examine` has the
-    values of a task judged on their own. `give_back` ends the use of the bench that both look at.
+    `verify` compares the answers of the audited calls with the truth. If there are none, `examine` evaluates the values
+    of a task. `give_back` ends the use of the workspace.
     """
 
     task: Task
@@ -213,7 +218,7 @@ class SmallWorkloadCheck:
 
     @property
     def ready(self) -> bool:
-        """Whether the tools are through, so that `conclude` takes no time for them."""
+        """Whether the tools have finished, so that `conclude` does not wait."""
         return self.audit.over
 
     @classmethod
@@ -229,7 +234,10 @@ class SmallWorkloadCheck:
         full: Callable[[], AuditSubject],
         give_back: Callable[[], None],
     ) -> SmallWorkloadCheck:
-        """Start the tools on `subject`. `full` makes the same for one call at the size that was asked for."""
+        """Start the tools on `subject`.
+
+        `full` makes the subject for one call at the requested size.
+        """
         return cls(
             task=task,
             workload=workload,
@@ -241,14 +249,14 @@ class SmallWorkloadCheck:
         )
 
     def cancel(self) -> None:
-        """Leave nothing running; for a solution that failed for a reason that needs no explanation."""
+        """End everything, for a solution whose failure needs no explanation."""
         if not self._over:
             self._over = True
             self.audit.cancel()
         self.give_back()
 
     def conclude(self, failure: Failure | None) -> Failure | None:
-        """The verdict that `failure` (of the full workload) becomes in the light of the findings.
+        """Return the failure that follows from `failure` (full workload) and the findings.
 
         Fills `evidence` and `labels`.
         """
@@ -277,7 +285,7 @@ class SmallWorkloadCheck:
         return replace(found, reason=f"{found.reason}; at full size: {failure.reason}"[:600], evidence=failure.evidence)
 
     def _confirmed(self, reports: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether the tools that found these find something at full size too, or can't tell."""
+        """Whether the same tools find something at full size too, or can't tell."""
         tools = {tool for tool in SanitizerTool if any(str(report["tool"]).endswith(tool.value) for report in reports)}
         self.audit, self._over = self.confirm(tools), False
         result = self.audit.result()
@@ -287,13 +295,13 @@ class SmallWorkloadCheck:
         return bool(result.reports) or unsure
 
     def _values(self, result: AuditResult) -> Outcome | None:
-        """How the small workload came out; None where it is what was judged anyway."""
+        """The result on the small workload; None if that is the workload evaluated anyway."""
         if self.workload == self.task.workload:
             return None
         if result.answers is not None and self.verify(result.answers) is None:
-            outcome = Outcome(status=Status.passed, reason="right in the audited calls")
+            outcome = Outcome(status=Status.passed, reason="correct in the audited calls")
         else:
-            # No tool is around it now, and the calls are of all variants.
+            # This evaluation runs without a tool and uses all variants.
             outcome = self.examine(replace(self.task, workload=self.workload, timed=False))
         self.evidence["small_workload"] = {"status": outcome.status.value, "reason": outcome.reason}
         if outcome.status not in (Status.passed, Status.harness_error):
@@ -302,12 +310,15 @@ class SmallWorkloadCheck:
 
 
 def explainable(outcome: Outcome) -> bool:
-    """Whether findings on the side may change this outcome."""
+    """Whether findings of the background check may change this outcome."""
     return outcome.status is Status.passed or outcome.status in EXPLAINED
 
 
 def settle(side: SmallWorkloadCheck, outcome: Outcome) -> Outcome:
-    """The verdict that `outcome`, which was reached without `side`, becomes by it; waits for the tools."""
+    """Combine `outcome`, reached without `side`, with the result of `side`.
+
+    Waits for the tools.
+    """
     begin = time.perf_counter()
     failure = None
     if outcome.status is not Status.passed:
@@ -317,7 +328,7 @@ def settle(side: SmallWorkloadCheck, outcome: Outcome) -> Outcome:
         failure = Failure(status=outcome.status, reason=outcome.reason, detail=outcome.detail)
     try:
         found = side.conclude(failure)
-    except ProblemError as error:  # which the draws of a solution may be the first to show
+    except ProblemError as error:  # inputs drawn for the audit may be the first to show the problem's fault
         reason = one_line(f"problem {side.task.problem.id}: {error}")
         return replace(outcome, status=Status.harness_error, reason=reason, speedup=None, timing=None)
     waited_s = time.perf_counter() - begin
@@ -342,13 +353,18 @@ def settle(side: SmallWorkloadCheck, outcome: Outcome) -> Outcome:
 
 
 def unaudited(task: Task, outcome: Outcome, set_bytes: int) -> Outcome:
-    """`outcome` of a solution that should have been audited and was not, a set of whose workload takes `set_bytes`."""
+    """Label a solution that should have been audited and was not.
+
+    `set_bytes` is the size of one set of its workload.
+    """
     if outcome.status is not Status.passed or not auditable(task):
         return outcome
     if task.small is None and whole_as_small(task, set_bytes) is None:
-        why = f"the problem declares no small workload, and {set_bytes / 2**20:.0f} MiB are too many for the tools"
+        why = (
+            f"the problem declares no small workload, and {set_bytes / 2**20:.0f} MiB a set are too much for the tools"
+        )
     else:
-        why = "its small workload could not be made ready: for want of room, or harness problems lint says why"
+        why = "the small workload could not be prepared: too little memory, or a fault (run harness problems lint)"
     evidence = {**outcome.evidence, "audit": {"not_run": why}}
     return replace(outcome, evidence=evidence, labels=(*outcome.labels, INCOMPLETE))
 

@@ -1,6 +1,6 @@
-"""Zygotes under compute-sanitizer's tools: begun, lent to one audit at a time, and held still together.
+"""Zygotes under compute-sanitizer's tools: start, lend, pause together.
 
-Trusted side; used by `auditor`. Imports `largepages`, `sanitizers` and `zygote`.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.referee.audit.sanitizer import PRINT_LIMIT, SanitizerTool, command
 from harness.sandbox.zygote import Zygote, ZygoteError
 
 GIVEN_UP_POLL_S = 0.05
-"""How often an audit that waits for its turn looks whether anybody still wants it."""
+"""How often a waiting audit checks whether it was cancelled."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,18 +28,18 @@ class SanitizerZygote:
     zygote: Zygote
     log_path: Path
     printed: int = 0
-    """Findings so far, over all that it has watched. A tool falls silent after some."""
+    """Findings so far, over all processes that it has watched. A tool stops printing after some number."""
 
     @property
     def spent(self) -> bool:
-        """Whether another should take its place."""
+        """Whether another zygote should replace it."""
         return self.printed > PRINT_LIMIT // 2 or not self.zygote.alive
 
 
 class SanitizerZygotes:
-    """All of one auditor's. Safe for threads. `again` is called with a tool that has lost one, after the loss.
+    """All zygotes of one auditor. Thread-safe.
 
-    `most` is how many of each tool are worth having ready.
+    `again` is called with a tool after it has lost a zygote. `most` is the number to keep ready per tool.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class SanitizerZygotes:
         self._changed = threading.Condition()
         self._held = False
         self._announced = False
-        """Whether it was no more than announced that all is to be held."""
+        """Whether a hold was announced but has not followed yet."""
         self._stopped = False
-        """Whether what is under way is to stand still, too."""
+        """Whether running audits are paused too."""
         self._moved: tuple[float, float | None] = 0.0, time.perf_counter()
-        """How long nothing was held still up to the last change, and since when nothing is; None where it is held."""
+        """Unpaused time up to the last change, and when the current unpaused time began; None while paused."""
         self._active = 0
         self._all: list[SanitizerZygote] = []
         self._idle: dict[SanitizerTool, list[SanitizerZygote]] = {tool: [] for tool in SanitizerTool}
@@ -74,33 +74,37 @@ class SanitizerZygotes:
 
     @property
     def active(self) -> int:
-        """Audits under way, each tool's counted."""
+        """Number of running audits, counted per tool."""
         return self._active
 
     def clock(self) -> float:
-        """Seconds so far in which the tools were not held still."""
+        """Seconds so far in which the tools were not paused."""
         moved_s, since_s = self._moved
         return moved_s if since_s is None else moved_s + time.perf_counter() - since_s
 
     def prepare(self, tool: SanitizerTool) -> None:
-        """Begin one more, before it is asked for, unless there are enough; why there is none is told to whoever takes
-        the next.
+        """Start one more zygote in advance, unless there are enough.
+
+        If it fails, the next `take` reports the reason.
         """
         with self._changed:
             if sum(post.tool is tool for post in self._all) >= self._most[tool]:
-                return  # whoever could not wait has begun one
+                return  # a `take` that could not wait has started one
         with suppress(ZygoteError, OSError):
             self.give_back(self._begin(tool))
 
     def take(self, tool: SanitizerTool) -> SanitizerZygote:
-        """One that nobody has, begun where all are taken. Raises `ZygoteError` and `OSError`."""
+        """Take an unused zygote, or start one if all are in use.
+
+        Raises `ZygoteError` and `OSError`.
+        """
         with self._changed:
             if self._idle[tool]:
                 return self._idle[tool].pop(0)
         return self._begin(tool)
 
     def give_back(self, post: SanitizerZygote) -> None:
-        """Whoever took it is done with it."""
+        """Return a zygote after use."""
         if post.spent:
             self.drop(post)
             return
@@ -108,7 +112,7 @@ class SanitizerZygotes:
             self._idle[post.tool].append(post)
 
     def drop(self, post: SanitizerZygote) -> None:
-        """End one that was taken: it fell silent, or crashed and says nothing at all."""
+        """End a zygote in use: it stopped printing, or crashed."""
         with self._changed:
             self._all.remove(post)
         post.zygote.release()
@@ -117,7 +121,7 @@ class SanitizerZygotes:
         self._again(post.tool)
 
     def _begin(self, tool: SanitizerTool) -> SanitizerZygote:
-        # One that failed to start under this name may still hold the old file.
+        # A zygote that failed to start under the same name may still have the old file open.
         log_path = self._logs / f"_audit_{tool.value}_{time.monotonic_ns()}.log"
         zygote = Zygote(
             preload=self._preload,
@@ -130,13 +134,14 @@ class SanitizerZygotes:
         with self._changed:
             self._all.append(post)
             if self._stopped:
-                zygote.hold()  # its children are to be still from the first moment on
+                zygote.hold()  # pause its children from the first moment on
         return post
 
     @contextmanager
     def turn(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[bool]:
-        """An audit under one tool, which begins only while nothing is held: True then, False where it is `given_up`
-        before.
+        """Run one audit under one tool, which starts only while nothing is paused.
+
+        Yields True when it may start, False if it was `given_up` before.
         """
         with self._changed:
             while self._held and not given_up():
@@ -151,8 +156,9 @@ class SanitizerZygotes:
                 self._changed.notify_all()
 
     def announce(self) -> None:
-        """Tell all that the tools watch to stop, without waiting until it does, and let no audit begin: `hold` waits,
-        and `withdraw` takes it back. Nothing happens where all is held or loosened.
+        """Tell all watched processes to stop, without waiting; no audit starts meanwhile.
+
+        `hold` waits for them, and `withdraw` undoes this. Does nothing if all is paused or loosened.
         """
         with self._changed:
             if not self._held:
@@ -160,35 +166,38 @@ class SanitizerZygotes:
                 self._tell()
 
     def withdraw(self) -> None:
-        """Let all go on after an `announce` that no `hold` has followed. Idempotent."""
+        """Let all continue after an `announce` without a `hold`. Idempotent."""
         with self._changed:
             if self._announced:
                 self.release()
 
     def hold(self) -> bool:
-        """Stop all that the tools watch until `release`, and let no audit begin. False where none was under way."""
+        """Pause all watched processes until `release`, and let no audit start.
+
+        Returns False if none was running.
+        """
         with self._changed:
             self._announced = False
-            self._tell()  # all of them before the first is waited for
+            self._tell()  # all of them, before waiting for the first
             for post in self._all if self._active else ():
                 post.zygote.hold()
             return self._active > 0
 
     def release(self) -> None:
-        """Let all go on. Idempotent."""
+        """Let all continue. Idempotent."""
         with self._changed:
             self._go_on()
             self._held = False
             self._changed.notify_all()
 
     def loosen(self) -> None:
-        """Let what is under way go on, and no audit begin until `release`."""
+        """Let running audits continue; no audit starts until `release`."""
         with self._changed:
             self._held = True
             self._go_on()
 
     def drain(self) -> None:
-        """Let what is under way come to its end, and no audit begin until `release`."""
+        """Let running audits finish; no audit starts until `release`."""
         self.loosen()
         with self._changed:
             self._changed.wait_for(lambda: self._active == 0)
@@ -206,7 +215,7 @@ class SanitizerZygotes:
         self._stand(False)
 
     def _stand(self, still: bool) -> None:
-        """Note that what is under way stands still from now on, or goes on."""
+        """Note that running audits are paused from now on, or continue."""
         self._stopped = still
         self._moved = self.clock(), None if still else time.perf_counter()
 

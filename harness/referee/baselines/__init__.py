@@ -1,8 +1,7 @@
-"""The reference run in other ways: eager with and without TF32, compiled. Measured apart from solutions, kept, found.
+"""Measure the reference run in other ways: eager, `torch.compile`, max-autotune.
 
-Stages layer, trusted side. `BaselineEntry` is what is known of one baseline of one problem, `BaselineKeeper` finds or
-measures what a run asks for, `process` is the process of its own in which all compiling and measuring happens, so that
-inductor's workers and autotuning are gone before a burst begins.
+Trusted side. `BaselineEntry` holds one baseline of one problem; `BaselineKeeper` reads or measures the baselines of a
+run. A separate process compiles and measures, so that inductor's workers have ended before a burst of a solution.
 """
 
 from harness.referee.baselines.entry import BaselineEntry, BaselineKey, BaselineOutcome, with_baselines

@@ -1,7 +1,6 @@
-"""The reference in the form of one baseline: torch's flags set, compiled by inductor in one of its modes.
+"""Run the reference as one baseline: TF32 flags set, compiled in one mode.
 
-Trusted side. Imports `workspace`, `oracle`'s model through it, `peaks` (for the TF32 flags) and torch; the compiler
-only where something is compiled.
+Trusted side.
 """
 
 from __future__ import annotations
@@ -22,13 +21,15 @@ from harness.devices.measured_peaks import tf32_allowed
 from harness.referee.problem.workspace import Workspace
 
 WARM_CALLS = 3
-"""Calls after compiling: inductor's CUDA graphs are recorded by the second."""
+"""Calls after compiling; inductor records its CUDA graphs by the second."""
 
 
 class Turnstile:
-    """Lets one process at a time onto the GPU: several compile side by side, and none disturbs another's clock.
+    """Admit one process at a time to the GPU.
 
-    A file lock; entered again inside itself it does nothing, and without a path it never does anything.
+    Processes compile in parallel and do not disturb each other's timing.
+
+    The turnstile is a file lock. Entering it again from inside does nothing; without a path it never locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -54,17 +55,23 @@ class Turnstile:
             try:
                 if self._on_gpu:
                     torch.cuda.synchronize()
-                    torch.cuda.empty_cache()  # others wait for room
+                    torch.cuda.empty_cache()  # other processes wait for memory
             finally:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
 class NothingCompiledError(Exception):
-    """`torch.compile` gave up on the whole of a reference, as it does without saying so."""
+    """`torch.compile` compiled no part of a reference.
+
+    torch then runs the reference eagerly and reports no error.
+    """
 
 
 class _Inductor:
-    """What `torch.compile(mode=...)` compiles with, its runs behind the turnstile and its compiling before it."""
+    """Backend for `torch.compile(mode=...)` that runs kernels behind the turnstile.
+
+    It compiles without the turnstile.
+    """
 
     def __init__(self, mode: str, turnstile: Turnstile) -> None:
         from torch._inductor import list_mode_options
@@ -87,13 +94,16 @@ class _Inductor:
 
 
 class CompiledReference:
-    """The reference of `workspace`, run as `baseline` says. `forward` is the bare call, as it is timed."""
+    """The reference of `workspace`, run as `baseline` says.
+
+    `forward` is the bare call that is timed.
+    """
 
     def __init__(self, baseline: Baseline, workspace: Workspace, turnstile: Turnstile) -> None:
         self.baseline = baseline
         self.compile_s: float | None = None
         self.graphs: int | None = None
-        """How many pieces torch compiled it in; None for eager."""
+        """Number of pieces that torch compiled; None for eager."""
         self.workspace = workspace
         self._turnstile = turnstile
         self._model: Callable[..., object] = workspace.oracle.model
@@ -101,14 +111,14 @@ class CompiledReference:
 
     @property
     def held_to(self) -> PrecisionClass:
-        """The class that its values must reach."""
+        """The precision class that the outputs must reach."""
         order = list(PrecisionClass)
         own = self.workspace.problem.precision
         return max(own, PrecisionClass.TF32, key=order.index) if self.baseline.tf32 else own
 
     @contextmanager
     def flags(self) -> Iterator[None]:
-        """With torch's flags as this baseline has them."""
+        """Set torch's TF32 flags as this baseline needs them."""
         with tf32_allowed(self.baseline.tf32):
             yield
 
@@ -118,11 +128,11 @@ class CompiledReference:
         return self._model(*arguments)
 
     def prepare(self) -> None:
-        """Compile and call it until it has settled. Raises whatever torch raises."""
+        """Compile the reference and make warm-up calls. Raises any exception of torch."""
         begin = time.perf_counter()
         with self.flags(), torch.no_grad():
             if self.baseline.mode is not None:
-                # Where the compiler's own benchmarks can't be guarded one by one, all of the compiling is.
+                # If the compiler's benchmarks can't be guarded one by one, the whole compilation is.
                 whole = self._turnstile.shared and "autotune" in self.baseline.mode and not _guarded(self._turnstile)
                 backend = _Inductor(self.baseline.mode, self._turnstile)
                 self._model = torch.compile(self.workspace.oracle.model, backend=backend)
@@ -134,7 +144,7 @@ class CompiledReference:
                 self.compile_s = time.perf_counter() - begin
                 self.graphs = backend.graphs
                 if not backend.graphs:
-                    raise NothingCompiledError("torch.compile found nothing that it could compile, and ran it eagerly")
+                    raise NothingCompiledError("torch.compile compiled no part of the reference and ran it eagerly")
             with self._turnstile:
                 for _ in range(WARM_CALLS):
                     self._call()
@@ -146,7 +156,7 @@ class CompiledReference:
 
 
 def forget_compiled() -> None:
-    """Free what the compiler holds of earlier subjects."""
+    """Free the compiler's state of earlier baselines."""
     import torch._dynamo
 
     torch._dynamo.reset()
@@ -157,7 +167,10 @@ def forget_compiled() -> None:
 
 
 def _guarded(turnstile: Turnstile) -> bool:
-    """Have inductor benchmark its candidates behind the turnstile; False where this torch has no such place."""
+    """Make inductor benchmark its candidates behind the turnstile.
+
+    False if this torch has no such hook.
+    """
     from torch._inductor import select_algorithm
 
     cache: Any = getattr(select_algorithm, "AlgorithmSelectorCache", None)

@@ -1,8 +1,8 @@
-"""What is known of one baseline of one problem, what it holds for, and what a record says of it.
+"""Values of one baseline of one problem: times, key, rows of a record.
 
-Pure values; imports the vocabulary and `stats`. A baseline is measured in turns with eager, and what counts of it is
-its ratio to eager: a solution's speedup over it is its speedup over eager (bursts in turns, in the run) divided by the
-baseline's own. So drift between the two measurements, a warmer GPU for instance, cancels twice.
+A baseline is timed in alternation with eager, and only its ratio to eager counts. A solution's speedup over the
+baseline is its speedup over eager (measured in the run) divided by the baseline's speedup over eager. So a difference
+between the two measurements, for instance a warmer GPU, cancels.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ from harness.core.stats import SpeedupEstimate, quotient
 from harness.core.status import one_line
 
 FORMAT = 1
-"""Version of the entries and of the method that they were measured by; others are measured anew."""
+"""Version of the entries and of the measuring method. Entries of another version are measured again."""
 
 
 class BaselineOutcome(StrEnum):
-    """How measuring a baseline ended."""
+    """How the measurement of a baseline ended."""
 
     measured = "measured"
-    """Right and timed."""
+    """Correct and timed."""
     wrong = "wrong"
-    """Its values are not those that the problem's class asks for, so its time stands for nothing."""
+    """Its outputs miss the problem's precision class, so its time means nothing."""
     failed = "failed"
     """It did not compile or run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineKey:
-    """What an entry holds for. `processor` and `units` are the GPU's name and its multiprocessors (a slice of a GPU has
-    fewer), or the CPU's name and the threads of torch; `sizes` the workload's.
+    """What an entry is valid for.
+
+    `processor` and `units` are the GPU's name and its number of multiprocessors (a slice of a GPU has fewer), or the
+    CPU's name and torch's number of threads. `sizes` are those of the workload.
     """
 
     baseline: Baseline
@@ -60,12 +62,12 @@ class BaselineKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineEntry:
-    """One baseline, measured or not.
+    """One baseline, measured or failed. Times are in seconds.
 
-    Seconds. `device` and `eager` are summaries of calls with a cold cache, side by side, by the device's clock;
-    `over_eager` how many times faster than eager it is. `held_to` is the precision class that its values were held to:
-    the problem's, or tf32 where that is coarser and the baseline allows TF32. `graphs` is how many pieces torch
-    compiled it in: more than one where it had to go back to Python between them.
+    `device` and `eager` summarise calls with a cold cache, measured side by side by the device's clock. `over_eager` is
+    the speedup over eager. `held_to` is the precision class that the outputs must reach: the problem's, or tf32 if that
+    is coarser and the baseline allows TF32. `graphs` is the number of pieces that torch compiled; more than one means
+    that it returned to Python between them.
     """
 
     baseline: Baseline
@@ -90,7 +92,9 @@ class BaselineEntry:
     def __post_init__(self) -> None:
         timed = self.device is not None and self.eager is not None and self.over_eager is not None
         if timed != (self.outcome is BaselineOutcome.measured):
-            raise ValueError(f"a baseline is timed if and only if it was right: {self.baseline}, {self.outcome}")
+            raise ValueError(
+                f"a baseline has times if and only if it was measured: {self.baseline} has the outcome {self.outcome}"
+            )
 
     @property
     def median_s(self) -> float | None:
@@ -101,6 +105,7 @@ class BaselineEntry:
         return None if self.eager is None else float(self.eager["median_s"])
 
     def to_json(self) -> dict[str, Any]:
+        """The entry as JSON; `from_json` is the inverse."""
         held = {item.name: getattr(self, item.name) for item in fields(self)}
         return {
             **held,
@@ -115,7 +120,11 @@ class BaselineEntry:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> BaselineEntry:
-        """The inverse of `to_json`. Raises `ValueError` for what is none."""
+        """Read an entry from JSON, the inverse of `to_json`.
+
+        Raises:
+            ValueError: `value` is not an entry.
+        """
         try:
             over = value["over_eager"]
             return cls(
@@ -129,7 +138,7 @@ class BaselineEntry:
                 }
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"not a baseline's entry: {error!r}") from error
+            raise ValueError(f"not an entry of a baseline: {error!r}") from error
 
 
 def _bursts(value: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
@@ -142,11 +151,17 @@ def with_baselines(
     entries: Mapping[Baseline, BaselineEntry],
     checks: Mapping[Baseline, Mapping[str, Any]] | None = None,
 ) -> tuple[float | None, dict[str, Any]]:
-    """The speedup that the record states, and its `timing` with what it says of every baseline asked for.
+    """Return the speedup for the record, and `timing` with a row per baseline.
 
-    `timing` is of bursts against eager: `timing["speedup"]` is that estimate. The first of `wanted` decides the speedup
-    and is named in `timing["baseline"]`; it is None where that baseline has no time. `speedups` has them all by name.
-    `checks` say what a spot check of eager found (see `Keeper`).
+    Args:
+        timing: Timing of the bursts against eager; `timing["speedup"]` is the estimate over eager.
+        wanted: The requested baselines. The first one decides the speedup and is named in `timing["baseline"]`.
+        entries: The entries of the baselines.
+        checks: Results of the spot check of eager (see `BaselineKeeper`).
+
+    Returns:
+        The speedup over the first baseline, None if that baseline has no time; and the extended timing, in which
+        `speedups` has all speedups by name.
     """
     eager = SpeedupEstimate(**timing["speedup"])
     rows: dict[str, dict[str, Any]] = {}
@@ -189,7 +204,7 @@ def _row(entry: BaselineEntry, estimate: SpeedupEstimate | None, check: Mapping[
 
 
 def failed_entry(baseline: Baseline, problem: Problem, reason: str) -> BaselineEntry:
-    """What is said of a baseline that was not to be had."""
+    """The entry of a baseline that could not be measured."""
     return BaselineEntry(
         baseline=baseline,
         outcome=BaselineOutcome.failed,

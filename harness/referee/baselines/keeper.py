@@ -1,7 +1,7 @@
-"""The baselines that a run asks for: found in the cache folder, checked against this session, or measured anew.
+"""Find a run's baselines in the cache folder, spot-check them, or measure them.
 
-Trusted side; for the referee. A kept entry holds its ratio to eager and eager's own time. Where eager, measured here
-and now, is off by more than `DRIFT`, the machine is not what it was, and the entry is measured again.
+Trusted side. A kept entry holds its ratio to eager and eager's own time. If eager measured now differs by more than
+`DRIFT`, the machine has changed, and the entry is measured again.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ from harness.referee.baselines.store import BaselineStore, key_for
 from harness.referee.problem.workspace import Workspace
 
 DRIFT = 0.02
-"""How far eager may be from its kept time before entries are measured again."""
+"""Relative change of eager's time from which entries are measured again."""
 
 HOST_DRIFT = 0.25
-"""The same on the host device, whose clock other processes disturb."""
+"""The same limit on the host device, whose clock other processes disturb."""
 
 DRIFT_S = 0.3e-6
-"""Less than this is below what an event's clock tells."""
+"""Seconds; a smaller difference is below the resolution of a CUDA event."""
 
 MOST_THREADS = 8
-"""Threads that compile one problem: max-autotune has some tens of candidates, the default mode a few kernels."""
+"""Threads that compile one problem; max-autotune has some tens of candidates, the default mode a few kernels."""
 
 BUDGET_S = 2.0
-"""Seconds of bursts for each baseline, at most."""
+"""Seconds of bursts per baseline, at most."""
 
 
 class BaselineKeeper:
-    """The baselines `wanted` on one device. `Baseline.EAGER` is timed in every run and needs none of this."""
+    """The baselines `wanted` on one device.
+
+    `Baseline.EAGER` is timed in every run and does not need a keeper.
+    """
 
     def __init__(self, wanted: Sequence[Baseline], device: Device, cache_dir: Path) -> None:
         self.wanted = tuple(baseline for baseline in wanted if baseline is not Baseline.EAGER)
@@ -54,8 +57,17 @@ class BaselineKeeper:
         return bool(self.wanted) and self._held_for != _identity(workspace)
 
     def ready(self, workspace: Workspace, secret: Random, log_path: Path) -> float:
-        """Fill `entries` and `checks` for this problem; the seconds it took. The GPU must be idle, and is used
-        meanwhile. What goes wrong with a baseline stands in its entry.
+        """Fill `entries` and `checks` for this problem.
+
+        The GPU must be idle; it is in use until this returns.
+
+        Args:
+            workspace: The problem's workspace.
+            secret: Source of the seeds.
+            log_path: Log of the measuring process.
+
+        Returns:
+            Seconds spent. A failure of a baseline is recorded in its entry.
         """
         begin = time.perf_counter()
         keys = {b: key_for(b, workspace.problem, workspace.workload, self._device) for b in self.wanted}
@@ -74,8 +86,11 @@ class BaselineKeeper:
     def _measured(
         self, workspace: Workspace, missing: Sequence[Baseline], log_path: Path
     ) -> dict[Baseline, BaselineEntry]:
-        """Each asked for by itself, the quick ones first, and kept as it is done: one that hangs, or ends the process,
-        costs the others nothing but their share of `LONGEST_S`.
+        """Measure each baseline in its own request, the quick ones first.
+
+        Each result is kept at once.
+
+        A baseline that hangs or ends the process costs the others only its share of `LONGEST_S`.
         """
         found: dict[Baseline, BaselineEntry] = {}
         deadline = time.monotonic() + LONGEST_S
@@ -96,12 +111,12 @@ class BaselineKeeper:
                 left_s = deadline - time.monotonic()
                 try:
                     if left_s <= 0.0:
-                        raise BaselinesLost(f"not begun: the others took the {LONGEST_S:.0f} s that there are for all")
+                        raise BaselinesLost(f"skipped: earlier baselines used up the {LONGEST_S:.0f} s limit")
                     process = process or self._started(log_path)
                     (found[baseline],) = process.measure(request, within_s=left_s)
                 except BaselinesLost as lost:
                     found[baseline] = failed_entry(baseline, workspace.problem, str(lost))
-                    if process is not None:  # it may be dead, or still busy
+                    if process is not None:  # it may be dead or still busy
                         process.close()
                         process = None
         finally:
@@ -121,12 +136,15 @@ class BaselineKeeper:
 
 
 def _identity(workspace: Workspace) -> tuple[object, ...]:
-    """To be compared: callers of the Python API may give several sizes one name."""
+    """Values to compare; callers of the Python API may give several sizes one name."""
     return workspace.problem.digest, workspace.problem.precision, workspace.workload
 
 
 def spot_check(entry: BaselineEntry, now_s: float | None, device: DeviceKind) -> dict[str, Any]:
-    """Whether eager takes what it took when `entry` was measured. An entry without times has nothing to check."""
+    """Compare eager's time now with its time when `entry` was measured.
+
+    An entry without times has no drift.
+    """
     then_s = entry.eager_s
     if then_s is None or now_s is None:
         return {"eager_then_s": then_s, "eager_now_s": now_s, "drift": None, "drifted": False}

@@ -1,7 +1,9 @@
-"""Measures baselines of one problem: compiled, held against the truth, and timed in turns with eager.
+"""Measure baselines of one problem: compile, compare with the truth, time.
 
-Trusted side; imports `workspace`, `measure`, `numerics`, `stats`, `stopping`. The bursts are those in which a run times
-the reference (`ReferenceRunner`): cold L2, distinct inputs, the outputs copied out behind the clock.
+Baselines are timed in alternation with eager.
+
+Trusted side. The bursts are those in which a run times the reference (`ReferenceRunner`): cold L2 cache, distinct
+inputs, outputs copied after the clock has stopped.
 """
 
 from __future__ import annotations
@@ -35,19 +37,19 @@ SETS = 10
 """Input sets of a burst: one call to warm up, one for latency, the others timed."""
 
 SETS_BYTES = 6 * 2**30
-"""What input sets may take together, beyond `LEAST_SETS` of them: several processes hold theirs side by side."""
+"""Limit of all input sets beyond the first `LEAST_SETS`, because several processes share the GPU's memory."""
 
 LEAST_SETS = 3
-"""With fewer no call of a burst is left for latency."""
+"""With fewer sets a burst has no call for latency."""
 
 LARGE_SET_BYTES = 2**31
-"""From here on values are checked on the problem's own inputs alone: each variant takes seconds."""
+"""From this size on, outputs are checked on the problem's own inputs only: each variant takes seconds."""
 
 LEAST_ROUNDS, MAX_ROUNDS = 4, 40
 
 
 def sets_for(set_bytes: int | None) -> int:
-    """How many input sets to make of a problem of which one takes so much; None: not known."""
+    """Number of input sets if one has `set_bytes` bytes (None: unknown)."""
     return SETS if not set_bytes else max(LEAST_SETS, min(SETS, SETS_BYTES // set_bytes))
 
 
@@ -59,10 +61,10 @@ def measure(
     budget_s: float,
     turnstile: Turnstile | None = None,
 ) -> list[BaselineEntry]:
-    """One entry for each of `wanted`; eager is timed beside them whether asked for or not.
+    """Measure one entry for each of `wanted`; eager is always timed with them.
 
-    `budget_s` bounds the bursts of all of them together. What torch makes of a baseline never raises, but for the
-    memory of the device running out.
+    `budget_s` limits the bursts of all of them together. Errors of torch in a baseline make a failed entry; only a
+    shortage of device memory raises.
     """
     gate = turnstile or Turnstile()
     held: dict[Baseline, BaselineEntry] = {}
@@ -102,10 +104,13 @@ def _made_ready(subject: CompiledReference, gate: Turnstile) -> tuple[BaselineOu
 
 
 def _wrong(subject: CompiledReference) -> str | None:
-    """What is wrong with its values, on the problem's own inputs and on every variant; None where nothing is."""
+    """What is wrong with the outputs; None if they are right.
+
+    Checks the problem's own inputs and every variant.
+    """
     workspace = subject.workspace
     if workspace.traits.draws_random:
-        return None  # another stream of random numbers: nothing to compare with
+        return None  # another stream of random numbers: the outputs can't be compared
     set_bytes = sum(
         tensor.nbytes for tensor in workspace.tensors((*workspace.sets[0].inputs, *workspace.sets[0].outputs))
     )
@@ -127,9 +132,9 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
         result = subject.forward(unflatten(workspace.tree, leaves))
     got, _ = flatten(result)
     if [(tuple(leaf.shape), leaf.dtype) for leaf in got] != list(zip(traits.shapes, traits.dtypes, strict=True)):
-        return "its outputs have other shapes or types than eager's"
+        return "the outputs have other shapes or dtypes than eager's"
     state = state_of(workspace.oracle.model)
-    # An output that is a buffer would be put back with it.
+    # `restore_state` would also reset an output that is one of the model's buffers.
     actual = [*(leaf.clone() for leaf in got), *(state[name].clone() for name in traits.updates_state)]
     expected, eager = _leaves(truth.answer, traits), _leaves(own, traits)
     names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
@@ -151,13 +156,13 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
 
 
 def _leaves(answer: Answer, traits: Traits) -> list[torch.Tensor]:
-    """The tensors of an answer of the reference in the order in which they are judged."""
+    """The tensors of an answer of the reference, in the order of judging."""
     return [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
 
 
 @dataclass(slots=True)
 class _Series:
-    """Samples of all subjects and of eager beside them, by round."""
+    """Samples of all baselines and of eager, by round."""
 
     eager: list[list[float]] = field(default_factory=list)
     eager_latency: list[float] = field(default_factory=list)
@@ -167,7 +172,10 @@ class _Series:
 
 
 def _bursts(workspace: Workspace, subjects: Sequence[CompiledReference], secret: Random, budget_s: float) -> _Series:
-    """Rounds of one burst of eager and one of each subject over the same inputs, in turning order."""
+    """Run rounds of one burst of eager and one of each baseline.
+
+    All bursts of a round use the same inputs; the order alternates.
+    """
     series = _Series(own=[[] for _ in subjects], own_latency=[[] for _ in subjects])
     if not subjects:
         return series
@@ -214,7 +222,7 @@ def _bursts(workspace: Workspace, subjects: Sequence[CompiledReference], secret:
             said = rule.add(speedup_interval(series.eager, series.own[place]), spent_s)
             fired[place] = fired[place] or said
         done = all(fired) or "budget" in fired
-        # An even number of rounds, so that each order stands as often as the other.
+        # An even number of rounds, so that both orders occur equally often.
         if done and number + 1 >= LEAST_ROUNDS and number % 2 == 1:
             series.stopped_by = "budget" if "budget" in fired else str(fired[-1])
             break
@@ -261,7 +269,7 @@ def _entry(subject: CompiledReference, **values: Any) -> BaselineEntry:
 
 
 def eager_now_s(workspace: Workspace, secret: Random, bursts: int = 3) -> float:
-    """Eager's median over a few bursts, as it is measured beside a baseline: the spot check of a kept entry."""
+    """Median time of eager over a few bursts: the spot check of a kept entry."""
     runner, count = ReferenceRunner(workspace), min(len(workspace.sets), SETS)
     times: list[float] = []
     for number in range(bursts):

@@ -1,7 +1,9 @@
-"""Baselines of many problems: compiled side by side, timed one at a time on each GPU.
+"""Measure baselines of many problems in parallel.
 
-Trusted side; control flow only, no torch. Several processes share a GPU through its turnstile: whoever draws, runs or
-times is alone on it, and the others compile meanwhile. All GPUs take from one list.
+Processes compile in parallel and time one at a time on each GPU.
+
+Trusted side; no torch. Several processes share a GPU through its turnstile. A process that draws inputs, runs or times
+has the GPU for itself; the others compile meanwhile. All GPUs take from one list of requests.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ from harness.referee.baselines.entry import BaselineEntry, failed_entry
 from harness.referee.baselines.process_handle import BaselineProcess, BaselineRequest, BaselinesLost
 
 GRACE_S = 45.0
-"""How long after the budget what has begun may take; then it is killed."""
+"""Seconds that running requests may take beyond the budget before they are killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredBaselines:
-    """What came of one request: its entries, or why there are none. `peaks` are the GPU's."""
+    """The result of one request: its entries, or the reason why it has none.
+
+    `peaks` are the GPU's.
+    """
 
     request: BaselineRequest
     entries: Sequence[BaselineEntry] = ()
@@ -36,8 +41,9 @@ class MeasuredBaselines:
 
 
 class MeasuringPool:
-    """Processes that measure baselines, `jobs` at most, on each of `gpus` in turn; those are names as in
-    CUDA_VISIBLE_DEVICES, none of them for the one device that there is. `run` may be called once.
+    """Processes that measure baselines: at most `jobs`, distributed over `gpus`.
+
+    `gpus` are names as in CUDA_VISIBLE_DEVICES; an empty list means the only device. `run` may be called once.
     """
 
     def __init__(
@@ -64,8 +70,10 @@ class MeasuringPool:
         self._deadline = float("inf")
 
     def run(self, requests: Sequence[BaselineRequest], *, budget_s: float | None = None) -> Iterator[MeasuredBaselines]:
-        """What came of the requests, as each is done. After `budget_s` none begins any more, and those that did not
-        are not told of. One that the GPU had too little memory for, beside others, is tried again alone.
+        """Yield the result of each request as soon as it is done.
+
+        After `budget_s` no further request starts, and requests that did not start yield nothing. If the GPU has too
+        little memory for a request next to others, the request is repeated alone.
         """
         self._pending.extend(requests)
         self._deadline = time.monotonic() + budget_s if budget_s is not None else float("inf")
@@ -86,7 +94,7 @@ class MeasuringPool:
             try:
                 told = self._done.get(timeout=max(0.1, min(left_s, threading.TIMEOUT_MAX)))
             except queue.Empty:
-                return  # what still runs is killed
+                return  # `run` kills the processes that still measure
             if told is None:
                 running -= 1
             elif isinstance(told, BaseException):
@@ -114,7 +122,7 @@ class MeasuringPool:
                             self._alone.append(request)
                         continue
                     if lost.late and len(request.baselines) > 1:
-                        with self._lock:  # which one takes so long shows when each is alone
+                        with self._lock:  # measure each alone, to learn which one takes so long
                             self._pending.extend(replace(request, baselines=[name]) for name in request.baselines)
                         continue
                     if lost.late:
@@ -139,7 +147,7 @@ class MeasuringPool:
             return self._pending.popleft()
 
     def _start(self, number: int) -> BaselineProcess:
-        # With several processes each compiles on one thread: together they fill the processors.
+        # With several processes each compiles on one thread; together they use all processors.
         several = self._jobs > 1
         place = number % max(1, len(self._gpus))
         chosen = {"CUDA_VISIBLE_DEVICES": self._gpus[place]} if self._gpus else {}

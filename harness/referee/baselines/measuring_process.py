@@ -1,10 +1,12 @@
-"""The process that compiles and measures baselines: `python -m harness.referee.baselines.measuring_process FD`.
+"""Compile and measure baselines in one process.
 
-Trusted side: it executes problems, never a submission. Speaks `wire` frames with whoever started it: its device first,
-then one request after another. It ends when its owner does, and inductor's workers with it.
+Command: `python -m harness.referee.baselines.measuring_process FD`.
 
-Kept entries are given out only after one was held against eager as it is now: where the machine is not what it was, all
-that is kept is held against it, problem by problem, and what drifted is measured again.
+Trusted side: it executes problems, never a submission. It exchanges frames of `protocol.channel` with its owner: first
+its device, then one request after another. It ends when its owner ends, together with inductor's workers.
+
+Kept entries are used only after one of them agrees with eager measured now. If it does not agree, the machine has
+changed: every kept entry is then checked, problem by problem, and measured again if it drifted.
 """
 
 from __future__ import annotations
@@ -46,15 +48,15 @@ from harness.referee.problem.shapes import sketch
 from harness.referee.problem.workspace import Workspace
 
 TRUTH_SETS = 4
-"""Room for truth beside the sets, in sets: inputs and outputs in float64, and what lies between them."""
+"""Memory reserved for the truth, in sets: inputs, outputs and intermediate values in float64."""
 
 ROOM_TIMEOUT_S = 90.0
 
 
 def main(fd: int) -> None:
-    """Serve until the owner closes the connection."""
+    """Serve requests until the owner closes the connection."""
     sock = socket.socket(fileno=fd)
-    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # it leads a group of its own (see `BaselineProcess`)
+    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # this process leads its own group (see `BaselineProcess`)
     channel = Channel(sock)
     start = channel.receive().message
     try:
@@ -82,8 +84,9 @@ def main(fd: int) -> None:
 
 @dataclass(slots=True)
 class _Trust:
-    """Whether what is kept is what this machine measures: it was the last time that this process looked. `own` are the
-    digests of entries that it measured itself.
+    """Whether kept entries agreed with this machine at the last check of this process.
+
+    `own` are the digests of entries that this process measured.
     """
 
     holds: bool = False
@@ -100,7 +103,7 @@ def _answer(
     doubted = not trust.holds and any(e.eager_s and keys[b].digest() not in trust.own for b, e in held.items())
     if not doubted and all(baseline in held for baseline in asked):
         return _told([held[baseline] for baseline in asked])
-    # Seeds are nobody's to know: entries are kept, and a problem's inputs must not repeat.
+    # Seeds are secret: entries outlive the process, and a problem's inputs must not repeat.
     secret = random.Random(secrets.randbits(256))
     workspace: Workspace | None = None
     try:
@@ -114,7 +117,7 @@ def _answer(
             for entry in measure(workspace, wanted, secret=secret, budget_s=request["budget_s"], turnstile=turnstile):
                 held[entry.baseline] = entry
                 trust.own.add(keys[entry.baseline].digest())
-                with suppress(OSError):  # a cache that can't be written costs the next run its time, and nothing else
+                with suppress(OSError):  # without the cache the next run measures again
                     store.put(keys[entry.baseline], entry)
         return _told([held[baseline] for baseline in asked])
     except Exception as error:
@@ -135,7 +138,7 @@ def _answer(
 
 
 def _set_bytes(problem: Problem, workload: Workload) -> int | None:
-    """What one set of inputs and outputs takes; None where that can't be known without data."""
+    """Bytes of one set of inputs and outputs; None if unknown without data."""
     try:
         made = sketch(problem, workload)
     except ProblemError:
@@ -146,10 +149,12 @@ def _set_bytes(problem: Problem, workload: Workload) -> int | None:
 def _workspace(
     problem: Problem, workload: Workload, device: Device, turnstile: Turnstile, secret: random.Random
 ) -> Workspace:
-    """The problem made ready, once there is room for its sets and for truth in float64.
+    """Prepare the problem as soon as there is memory for it.
 
-    Raises `OutOfMemoryError` where that takes too long: without room truth would be computed on the CPU, for minutes,
-    with everyone else waiting.
+    It needs room for its sets and for the truth in float64.
+
+    Raises `OutOfMemoryError` if memory stays short for `ROOM_TIMEOUT_S`. Otherwise the CPU would compute the truth, for
+    minutes, while the other processes wait.
     """
     set_bytes = _set_bytes(problem, workload)
     sets = sets_for(set_bytes)
@@ -164,7 +169,7 @@ def _workspace(
                     workspace.draw(index)
                 return workspace
         if time.monotonic() > deadline:
-            raise torch.OutOfMemoryError(f"no {needed} bytes free beside other problems")
+            raise torch.OutOfMemoryError(f"{needed} bytes are needed, but other problems use the GPU's memory")
         time.sleep(0.5)
 
 

@@ -1,7 +1,7 @@
-"""The handle on the process that compiles and measures baselines (`harness.referee.baselines.measuring_process`).
+"""Start, use and end the process that compiles and measures baselines.
 
-Trusted side. The process sees one device, has inductor's caches below the cache folder, and is gone with all that it
-started when it is closed.
+Trusted side. The process sees one device and keeps inductor's caches below the cache folder. Closing the handle kills
+it and every process that it started.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ from harness.protocol.channel import Channel, FrameTimeout, WireError, pair
 from harness.referee.baselines.entry import BaselineEntry
 
 START_TIMEOUT_S = 180.0
-"""Importing torch and making a CUDA context, on a cold disk."""
+"""Limit for importing torch and making a CUDA context, on a cold disk."""
 
 EAGER_TIMEOUT_S = 120.0
 COMPILE_TIMEOUT_S = 150.0
 AUTOTUNE_TIMEOUT_S = 400.0
-"""What one baseline may take, compiled and measured; several add up, to at most `LONGEST_S`."""
+"""Limits for compiling and measuring one baseline; several add up, to at most `LONGEST_S`."""
 
 LONGEST_S = 500.0
-"""For all baselines of one problem: an executor waits 600 s beyond a solution's own limit."""
+"""Limit for all baselines of one problem; an executor waits 600 s beyond a solution's own limit."""
 
 COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
 
 
 class BaselinesLost(Exception):
-    """The process died, hung or failed: nothing is known of the baselines asked for. `no_memory` says that the device
-    had too little; `late` that it was given up while it compiled and measured.
+    """The process died, hung or failed, so the requested baselines have no result.
+
+    `no_memory`: the device had too little memory. `late`: the process exceeded its limit while it compiled and
+    measured.
     """
 
     def __init__(self, reason: str, *, no_memory: bool = False, late: bool = False) -> None:
@@ -52,8 +54,9 @@ class BaselinesLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRequest:
-    """One problem and the baselines to measure of it. `budget_s` bounds the bursts; without `refresh`, entries kept
-    from before are taken as they are.
+    """One problem and the baselines to measure.
+
+    `budget_s` limits the bursts. Without `refresh`, kept entries are used.
     """
 
     problem: Problem
@@ -81,7 +84,10 @@ class BaselineRequest:
 
 
 class BaselineProcess:
-    """One such process. A context manager; `turnstile` is the lock file where several share a GPU."""
+    """One measuring process, as a context manager.
+
+    `turnstile` is the lock file if several processes share a GPU.
+    """
 
     def __init__(
         self,
@@ -100,7 +106,7 @@ class BaselineProcess:
             COMPILE_THREADS: str(threads),
             "OMP_WAIT_POLICY": "PASSIVE",
         }
-        # Inductor's CUDA graphs and the allocator's expandable segments do not go together in every version.
+        # In some versions of torch, inductor's CUDA graphs fail with the allocator's expandable segments.
         inherited = {k: v for k, v in os.environ.items() if k not in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")}
         self._log_path = log_path
         log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +123,7 @@ class BaselineProcess:
         theirs.close()
         self._channel = Channel(ours)
         self.peaks: Peaks | None = None
-        """Of its GPU, once it is ready; None on the host device."""
+        """Peaks of its GPU, set when the process is ready; None on the host device."""
         self._ready = False
         start = {
             "device": device.value,
@@ -125,12 +131,23 @@ class BaselineProcess:
             "cache_dir": str(cache_dir),
             "turnstile": None if turnstile is None else str(turnstile),
         }
-        with suppress(WireError):  # one that died at once is met by its first request
+        with suppress(WireError):  # if the process died at once, the first request reports it
             self._channel.send(start)
 
     def measure(self, request: BaselineRequest, *, within_s: float = math.inf) -> list[BaselineEntry]:
-        """The entries asked for, in their order. Waits at most `START_TIMEOUT_S` until the process is ready, then at
-        most the request's own limit, and for both together at most `within_s`. Raises `BaselinesLost`.
+        """Measure the requested baselines.
+
+        Waits at most `START_TIMEOUT_S` until the process is ready, then at most the request's own limit.
+
+        Args:
+            request: The problem and its baselines.
+            within_s: Limit in seconds for both waits together.
+
+        Returns:
+            The entries, in the order of the request.
+
+        Raises:
+            BaselinesLost: The process died, hung or failed.
         """
         deadline = time.monotonic() + within_s
         if not self._ready:
@@ -138,39 +155,42 @@ class BaselineProcess:
             try:
                 held = self._receive(limit_s, "ready")["peaks"]
             except FrameTimeout as error:
-                reason = f"the process that measures baselines was not ready within {limit_s:.0f} s; {self._tail()}"
+                reason = f"the process that measures baselines was not ready in {limit_s:.0f} s; log: {self._tail()}"
                 raise BaselinesLost(reason) from error
             self.peaks = None if held is None else Peaks.from_json(held)
             self._ready = True
         try:
             self._channel.send(request.to_json())
         except WireError as error:
-            raise BaselinesLost(f"the process that measures baselines died: {error}; {self._tail()}") from error
+            raise BaselinesLost(f"the process that measures baselines died: {error}; log: {self._tail()}") from error
         limit_s = min(request.timeout_s, max(0.0, deadline - time.monotonic()))
         try:
             message = self._receive(limit_s, "measured")
         except FrameTimeout as error:
-            raise BaselinesLost(f"it did not compile and run within {limit_s:.0f} s", late=True) from error
+            raise BaselinesLost(f"compiling and measuring took more than {limit_s:.0f} s", late=True) from error
         return [BaselineEntry.from_json(entry) for entry in message["entries"]]
 
     def _receive(self, timeout_s: float, wanted: str) -> dict[str, Any]:
-        """The next message. Raises `FrameTimeout`, and `BaselinesLost` where it is not the one wanted."""
+        """Return the next message.
+
+        Raises `FrameTimeout`, or `BaselinesLost` if it is not of type `wanted`.
+        """
         try:
             message = self._channel.receive(timeout_s).message
         except FrameTimeout:
             raise
         except (WireError, OSError) as error:
-            raise BaselinesLost(f"the process that measures baselines died: {error}; {self._tail()}") from error
+            raise BaselinesLost(f"the process that measures baselines died: {error}; log: {self._tail()}") from error
         if message.get("type") != wanted:
             raise BaselinesLost(str(message.get("reason")), no_memory=bool(message.get("no_memory")))
         return message
 
     def _tail(self) -> str:
         lines = self._log_path.read_bytes()[-2000:].decode(errors="replace").strip().splitlines()
-        return lines[-1][:300] if lines else "it said nothing"
+        return lines[-1][:300] if lines else "(empty)"
 
     def close(self) -> None:
-        """End it, and inductor's workers with it."""
+        """Kill the process and inductor's workers."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):

@@ -1,6 +1,6 @@
-"""Entries on disk: one small JSON file each, below the cache folder, and the keys that they are found by.
+"""Keep entries on disk, one small JSON file each, below the cache folder.
 
-They are worth nothing on another machine, and none is shipped: the key names processor, driver and torch.
+Entries are valid on one machine only, and none is shipped: the key names processor, driver and torch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ from harness.referee.baselines.entry import FORMAT, BaselineEntry, BaselineKey
 
 
 class BaselineStore:
-    """The entries of one cache folder. Processes may share it: a file is put in place whole."""
+    """The entries of one cache folder.
+
+    Processes may share it, because each file is replaced as a whole.
+    """
 
     def __init__(self, cache_dir: Path) -> None:
         self.folder = cache_dir / "baselines"
 
     def get(self, key: BaselineKey) -> BaselineEntry | None:
-        """The entry kept under `key`; None where there is none, or its file is broken or of another version."""
+        """The entry kept under `key`, or None.
+
+        A file that is broken or of another version counts as none.
+        """
         try:
             held = json.loads(self._path(key).read_text(encoding="utf-8"))
             if held["format"] != FORMAT:
@@ -35,7 +41,7 @@ class BaselineStore:
             return None
 
     def put(self, key: BaselineKey, entry: BaselineEntry) -> None:
-        """Keep `entry`, in place of an earlier one. Raises `OSError`."""
+        """Keep `entry` and replace an earlier one. Raises `OSError`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(key)
         draft = path.with_name(f"{path.name}.{os.getpid()}")
@@ -51,7 +57,7 @@ class BaselineStore:
 
 
 def key_for(baseline: Baseline, problem: Problem, workload: Workload, device: Device) -> BaselineKey:
-    """What an entry measured on `device` now holds for."""
+    """What an entry measured on `device` now is valid for."""
     place = device.torch_device
     if place.type == "cuda":
         properties = torch.cuda.get_device_properties(place)

@@ -1,13 +1,11 @@
-"""Compares an output tensor with the truth: real types by their errors, exact ones entry by entry.
+"""Compare an output tensor with the truth.
 
-Imports `model`, `precision`, `patterns`, `slicing`, `readings`, `comparison_kernel`, `comparison_real` (which defines
-the errors) and torch. Pure: tensors in, values out; trusted side.
-
-**Exact types.** Integers and bools equal the truth, or the float32 reference where that is given: an index of a
+Trusted side; pure functions. Floating-point types are compared by errors, exact types by equality. `compare_float.py`
+defines the errors. Integers and bools must equal the truth, or the float32 reference if that is given: the index of a
 maximum depends on ties that rounding makes.
 
-**Later.** `compare` says all that is to be said of one pair, and waits for it. `enqueue` starts what is enough for an
-answer that is right; of many pairs everything is then read at once.
+`compare` reports everything about one pair and waits for it. `enqueue` starts only the work that a correct answer
+needs; the results of many pairs are then read together.
 """
 
 from __future__ import annotations
@@ -35,15 +33,26 @@ def compare(
     limits: ErrorLimits | None = None,
     poison_byte: int | None = None,
 ) -> TensorComparison:
-    """Compare an output with the truth, and with the float32 `reference` where those two differ in kind.
+    """Compare an output with the truth.
 
-    All of one shape, on any devices (the work is done on `actual`'s); `truth` and `reference` float where
-    `actual` is. `limits` are those that the answer must keep (`numerics.limits_for`; default: the fp32 class); only
-    beyond them are places and a pattern looked for. `poison_byte` is what the output's bytes held before the call:
-    entries that still hold it are counted as never written.
+    All tensors have one shape and may be on any devices; the work is done on the device of `actual`.
 
-    Raises `ValueError` where shapes or kinds of dtype differ, which is to be judged before, or where the truth is
-    too large for its square (beyond 1e150).
+    Args:
+        actual: The output.
+        truth: The reference's float64 output, floating-point if `actual` is.
+        reference: The float32 reference's output; an entry may match it if it differs from the truth in kind (an
+            exact value, or a non-finite one).
+        limits: Limits that the answer must keep (`tolerance.limits_for`). Default: the table's for fp32. Places and
+            patterns are searched only beyond them.
+        poison_byte: Value of the output's bytes before the call. Entries that still have it are counted as never
+            written.
+
+    Returns:
+        Errors, counts, places and pattern.
+
+    Raises:
+        ValueError: If shapes or kinds of dtype differ (judge these before), or if the truth exceeds 1e150, so that its
+            square overflows.
     """
     if reference is not None:
         _check_alike(actual, reference, "reference")
@@ -57,15 +66,22 @@ def compare(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A comparison under way. `number` is that of its values among the readings; None where there is no entry."""
+    """A comparison in progress. `number` is the index of its values among the readings; None if the output is empty."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     number: int | None
 
     def right(self, readings: DeferredValues, limits: ErrorLimits) -> TensorComparison | None:
-        """What `compare` says of the pair, once its values were read; None where they do not prove that the answer
-        keeps within `limits`, so that there is more to be said of it.
+        """Return the result of `compare` if the values prove the answer correct.
+
+        Args:
+            readings: The values, already read.
+            limits: Limits that the answer must keep.
+
+        Returns:
+            The comparison; None if the values do not prove that the answer is within `limits`, so that `compare` is
+            needed.
         """
         real = self.dtype.is_floating_point
         if self.number is None:
@@ -77,10 +93,21 @@ class Pending:
 
 
 def enqueue(actual: torch.Tensor, truth: torch.Tensor, readings: DeferredValues) -> Pending | None:
-    """Start comparing an output with the truth, without waiting for the device; the values will be among `readings`.
+    """Start comparing an output with the truth, without waiting for the device.
 
-    None where only `compare` can do it: real numbers on other devices than GPUs, and types without a kernel. The
-    tensors may be dropped at once. Raises `ValueError` as `compare` does.
+    The tensors may be freed at once.
+
+    Args:
+        actual: The output.
+        truth: The reference's float64 output, of the same shape.
+        readings: Receives the values.
+
+    Returns:
+        The comparison in progress; None if only `compare` supports the pair: floating-point types on another device
+        than a GPU, and types without a kernel.
+
+    Raises:
+        ValueError: As `compare`.
     """
     _check_alike(actual, truth, "truth")
     actual, truth = _real_parts(actual), _real_parts(truth)
@@ -104,7 +131,7 @@ def _check_alike(actual: torch.Tensor, other: torch.Tensor, name: str) -> None:
 
 
 def _real_parts(tensor: torch.Tensor) -> torch.Tensor:
-    """Complex numbers as pairs of real ones."""
+    """View complex numbers as pairs of real ones."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
@@ -116,7 +143,7 @@ _STEP = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
 
 
 def _differing(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """How many entries differ (int64, on the device of `actual`, without waiting)."""
+    """Count the entries that differ (int64, on the device of `actual`), without waiting."""
     found = torch.zeros((), dtype=torch.int64, device=actual.device)
     for _, (a, t) in slices(_STEP, actual, truth) if actual.numel() else ():
         found += (_whole(a, actual.device) != _whole(t, actual.device)).sum()
@@ -124,7 +151,7 @@ def _differing(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
 
 
 def _whole(piece: torch.Tensor | None, device: torch.device) -> torch.Tensor:
-    """As int64, so that types of different width compare."""
+    """Convert to int64, so that types of different width compare."""
     assert piece is not None
     return piece.to(device=device, dtype=torch.int64)
 
@@ -138,7 +165,7 @@ def _equal(dtype: torch.dtype, shape: tuple[int, ...]) -> TensorComparison:
 def _compare_exact(
     actual: torch.Tensor, truth: torch.Tensor, reference: torch.Tensor | None, poison_byte: int | None
 ) -> TensorComparison:
-    """Integers and bools, entry by entry."""
+    """Compare integers and bools entry by entry."""
     equal = _equal(actual.dtype, tuple(actual.shape))
     if int(_differing(actual, truth)) == 0:
         return equal

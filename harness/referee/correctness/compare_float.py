@@ -1,26 +1,20 @@
-"""How far a real output tensor is from the truth: errors, places, kinds of values.
+"""Measure the errors of a floating-point output: size, places, kinds of values.
 
-Imports `precision`, `patterns`, `slicing`, `comparison_kernel` and torch. Pure: tensors in, values out; trusted side.
-Works on tensors of any device in slices of `TEMPORARY_BYTES`; for a right answer on a GPU the kernels of
-`comparison_kernel` are enough, whose numbers may be read later (`enqueue`, `right_by`).
+Trusted side; pure functions on tensors of any device, in slices of `TEMPORARY_BYTES`. For a correct answer on a GPU the
+kernels of `compare_float_cuda.py` suffice; their values may be read later (`enqueue`, `right_by`).
 
-**Scale.** With t the truth (the reference in float64) and rms its root mean square over its finite entries,
+Scale: with t the truth (the reference in float64) and rms its root mean square over its finite entries,
 
-    rms_error = rms(a - t) / rms(t)        max_error = max_i |a_i - t_i| / max(rms(t), |t_i|)
+        rms_error = rms(a - t) / rms(t)        max_error = max_i |a_i - t_i| / max(rms(t), |t_i|)
 
-so that an entry near zero is held to the tensor's spread, and a rare large one to its own size. Complex numbers are
-pairs of real ones. Where the truth is all zero (rms below the output type's smallest normal number), the
-scale is `ZERO_SCALE` instead: float32 code must then give zero within 1e-6.
+If the truth is all zero (rms below the output type's smallest normal number), the scale is `ZERO_SCALE`. Complex
+numbers are pairs of real ones.
 
-**The output's own rounding.** A float16, bfloat16 or float8 output can't come closer to the truth than half a unit
-in its last place, so `|t_i| * eps / 2` (at least half the smallest subnormal) is taken off every difference: an
-answer computed exactly and rounded once has error zero, and whatever error the arithmetic before it made remains.
-For float32 and float64 this is below anything that is judged here, and left out.
+Rounding of the output: for float16, bfloat16 and float8, `|t_i| * eps / 2` (at least half the smallest subnormal) is
+subtracted from each difference, because no answer can be closer.
 
-**Non-finite values.** Their places and kinds (NaN, +inf, -inf) must be those of the truth rounded to the output's
-type. Where float32 overflows on the way and float64 does not, the reference's own float32 value (if given) may be
-matched instead. Within two units in the last place of a type's largest number, infinity and that number agree.
-A float8 value beyond the largest number may saturate or be non-finite.
+Non-finite values: their places and kinds (NaN, +inf, -inf) must be those of the truth rounded to the output's type, or
+those of the float32 reference. See guides/design/tolerances.md.
 """
 
 from __future__ import annotations
@@ -44,13 +38,15 @@ from harness.referee.correctness.precision import LIMITS, Element, ErrorLimits, 
 from harness.referee.problem.chunks import ENTRY_BYTES, TEMPORARY_BYTES, count_unwritten, slices, unravel
 
 ZERO_SCALE = 1e-3
-"""Scale of errors where the truth is all zero (absolute): cancellation of numbers near 1 in float32 leaves 1e-7."""
+"""Absolute scale of errors if the truth is all zero: cancellation of numbers near 1 in float32 leaves 1e-7."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Errors:
-    """Errors of one slice. The masks are there in the careful arithmetic only: entries whose kinds clash, those that
-    the reference lent, those that were compared as numbers.
+    """Errors of one slice.
+
+    The masks exist only in the masked arithmetic: entries whose kinds clash, entries taken from the reference, and
+    entries compared as numbers.
     """
 
     start: int
@@ -61,7 +57,7 @@ class _Errors:
     numbers: torch.Tensor | None = None
 
     def beyond(self, limit: float) -> torch.Tensor:
-        """Mask of entries that are not proven to be within `limit`."""
+        """Return the mask of entries that are not proven to be within `limit`."""
         off = ~(self.scaled <= limit)
         return off if self.clash is None else off | self.clash
 
@@ -86,8 +82,15 @@ class _Findings:
 
 
 def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
-    """Start measuring a pair of one shape on a GPU, without waiting; `comparison_kernel.Measured.of` reads what will
-    stand in the tensor returned. None where there is nothing to measure, or no kernel for it.
+    """Start measuring a pair of one shape on a GPU, without waiting.
+
+    Args:
+        actual: The output.
+        truth: The truth.
+
+    Returns:
+        The tensor that will hold the values for `MeasuredErrors.of`; None if there is nothing to measure, or no kernel
+        for the pair.
     """
     info = torch.finfo(actual.dtype)
     terms = compare_float_cuda.ErrorScale(
@@ -102,7 +105,17 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
 def right_by(
     measured: MeasuredErrors, dtype: torch.dtype, shape: tuple[int, ...], limits: ErrorLimits
 ) -> TensorComparison | None:
-    """The comparison of an output that what was `measured` alone proves to be within its limits; None for others."""
+    """Return the comparison of an output if `measured` proves it within its limits.
+
+    Args:
+        measured: Values of the kernels.
+        dtype: The output's dtype.
+        shape: The output's shape.
+        limits: Limits that the answer must keep.
+
+    Returns:
+        The comparison, or None if there is no proof.
+    """
     info = torch.finfo(dtype)
     if not _is_plain(measured.truth_top, measured.actual_top, info):
         return None
@@ -116,15 +129,15 @@ def right_by(
 
 
 def nothing(dtype: torch.dtype, shape: tuple[int, ...]) -> TensorComparison:
-    """The comparison of an output without entries."""
+    """Return the comparison of an empty output."""
     return TensorComparison(dtype=_name(dtype), shape=shape, count=0, compared=0, exact=False)
 
 
 class RealComparer:
-    """One comparison of real tensors: pass A scales, pass B measures, passes C and D look for places.
+    """One comparison of floating-point tensors.
 
-    The arguments are those of `comparison.compare`, which has checked them: all of one shape, floating-point, complex
-    numbers as pairs.
+    Pass A measures the scale, pass B the errors; passes C and D search places. `compare.compare` has checked the
+    arguments: all of one shape, floating-point, complex numbers as pairs.
     """
 
     def __init__(
@@ -175,20 +188,23 @@ class RealComparer:
         )
 
     def _measure_truth(self) -> tuple[float, float, int]:
-        """Pass A: rms and standard deviation over finite entries, and their number. One synchronisation at most.
+        """Pass A: return RMS and standard deviation over finite entries, and their number.
 
-        Notes in `careful` whether non-finite or unrepresentable entries need the masked arithmetic.
+        At most one synchronisation. Sets `careful` if non-finite or unrepresentable entries need the masked arithmetic.
         """
         norm, total_value, truth_largest, actual_largest = self.measured.of_truth if self.measured else self._moments()
         count = self.actual.numel()
         self.careful = not _is_plain(truth_largest, actual_largest, self.info)
         if self.careful:
-            self.step = max(1, self.step // 2)  # the masked arithmetic holds twice as many temporaries
+            self.step = max(1, self.step // 2)  # the masked arithmetic needs twice as many temporaries
             norm, total_value, count = self._measure_finite_truth()
         return (*_rms_and_spread(norm, total_value, count), count)
 
     def _moments(self) -> tuple[float, float, float, float]:
-        """Norm and sum of the truth, its largest magnitude, the output's; NaN or infinite where an entry is."""
+        """Return norm and sum of the truth, its largest magnitude, and the output's.
+
+        A value is NaN or infinite if any entry is.
+        """
         norms, sums, tops = [], [], []
         for _, (a, t) in slices(self.step, self.actual, self.truth):
             t64 = self._double(t)
@@ -213,7 +229,7 @@ class RealComparer:
         return values[0], values[1], int(values[2])
 
     def _measure_errors(self, compared: int) -> tuple[_Totals, int]:
-        """Pass B: the totals, and the flat index of the largest scaled error."""
+        """Pass B: return the totals, and the flat index of the largest scaled error."""
         if self.measured is not None and not self.careful:
             norm, largest = self.measured.error_norm, self.measured.error_top
             return _totals(norm, largest, compared, self.scale), self.measured.error_at
@@ -241,14 +257,14 @@ class RealComparer:
         return _totals(norm, largest, compared, self.scale, clashes, lent), starts[int(piece)] + int(place)
 
     def _errors(self) -> Iterator[_Errors]:
-        """|a - t| beyond rounding, and the same scaled, slice by slice."""
+        """Yield |a - t| beyond rounding, absolute and scaled, slice by slice."""
         for start, (a, t, r) in slices(self.step, self.actual, self.truth, self.reference):
             t64 = self._double(t)
             a64 = self._double(a)
             clash = lent = numbers = None
             if self.careful:
                 a64, t64, clash, lent, numbers = self._sort_kinds(a64, t64, r)
-            # A float64 output's own memory must not become the temporary.
+            # Do not overwrite a float64 output itself.
             error = a64 - t64 if a64 is a else a64.sub_(t64)
             error.abs_()
             size = t64.abs()
@@ -262,7 +278,7 @@ class RealComparer:
     def _sort_kinds(
         self, a64: torch.Tensor, t64: torch.Tensor, reference: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Finite parts of `a64` and `t64` (zero elsewhere), and the masks `clash`, `lent`, `numbers`."""
+        """Return the finite parts of `a64` and `t64` (zero elsewhere), and the masks `clash`, `lent`, `numbers`."""
         eps = float(self.info.eps)
         agree = torch.zeros_like(a64, dtype=torch.bool)
         for nearby in (0.0, 2 * eps, -2 * eps):
@@ -275,7 +291,7 @@ class RealComparer:
         if reference is not None:
             r64 = self._double(reference)
             clashing = ~agree & _same_kind(a64, r64)
-            # Where only float64 is non-finite, the float32 reference's finite value is what there is to match.
+            # If only float64 is non-finite, the output must match the float32 reference's finite value.
             stands_in = clashing & torch.isfinite(r64)
             t64 = torch.where(stands_in, r64, t64)
             lent = clashing
@@ -286,13 +302,13 @@ class RealComparer:
         return a_part, t_part, ~agree, lent, numbers
 
     def _diagnose(self) -> _Findings:
-        """Passes C and D: how many are wrong, the first, what pattern, and whether it is a simple transformation."""
+        """Passes C and D: count wrong entries; find the first, the pattern, or a simple transformation."""
         ladder = sorted({self.limits.max, *(limit.max for limit in LIMITS.values() if limit.max > self.limits.max)})
         tally = torch.zeros(len(ladder), dtype=torch.int64, device=self.device)
         for held in self._errors():
             tally += torch.stack([held.beyond(limit).sum() for limit in ladder])
         count = self.actual.numel()
-        # Few gross errors in an answer of low precision would drown at the tightest limit.
+        # At the tightest limit, few gross errors would be lost among those of low precision.
         fitting = [limit for limit, wrong in zip(ladder, tally.tolist(), strict=True) if 0 < wrong <= count / 4]
         beyond = fitting[0] if fitting else ladder[0]
         marginals = Marginals(self.actual.shape)
@@ -327,7 +343,7 @@ class RealComparer:
         return piece.to(device=self.device, dtype=torch.float64)
 
     def _largest(self, piece: torch.Tensor | None) -> torch.Tensor:
-        """Largest magnitude as float64; NaN where any is."""
+        """Return the largest magnitude as float64; NaN if any entry is."""
         assert piece is not None
         if self.bits == 8:
             piece = piece.float()
@@ -339,7 +355,7 @@ class RealComparer:
         return rounded
 
     def _clamped(self, t64: torch.Tensor) -> torch.Tensor:
-        """Entries beyond the type's range, but not infinite ones, at its largest number."""
+        """Clamp finite entries beyond the type's range to its largest number."""
         return torch.where(torch.isfinite(t64), t64.clamp(min=-self.top, max=self.top), t64)
 
 
@@ -348,12 +364,12 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _is_plain(truth_top: float, actual_top: float, info: torch.finfo) -> bool:
-    """Whether all entries are finite and the truth's within the output type's range."""
+    """Return whether all entries are finite and the truth fits the output type's range."""
     return truth_top <= info.max and math.isfinite(actual_top)
 
 
 def _rms_and_spread(norm: float, total: float, count: int) -> tuple[float, float]:
-    """Root mean square and standard deviation, given norm and sum of `count` entries."""
+    """Return root mean square and standard deviation, from norm and sum of `count` entries."""
     if count == 0:
         return 0.0, 0.0
     rms, mean = norm / math.sqrt(count), total / count
@@ -365,7 +381,7 @@ def _scale(rms: float, info: torch.finfo) -> float:
 
 
 def _totals(norm: float, largest: float, compared: int, scale: float, clashes: int = 0, lent: int = 0) -> _Totals:
-    most = sys.float_info.max  # before the other, so that it comes of NaN too, which whoever writes late can leave
+    most = sys.float_info.max  # first argument of min, so that NaN (from a late write) becomes this, too
     return _Totals(
         compared=compared,
         rms_error=min(most, norm / math.sqrt(max(compared, 1)) / scale),
@@ -378,7 +394,7 @@ def _totals(norm: float, largest: float, compared: int, scale: float, clashes: i
 def _comparison(
     dtype: torch.dtype, shape: tuple[int, ...], truth: tuple[float, float, int], totals: _Totals
 ) -> TensorComparison:
-    """Nothing wrong being known; of the `truth` rms, spread, and how many entries are finite."""
+    """Build a comparison without known errors; `truth` is its RMS, spread, and number of finite entries."""
     rms, spread, finite = truth
     return TensorComparison(
         dtype=_name(dtype),
@@ -396,7 +412,7 @@ def _comparison(
 
 
 def _same_kind(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Both finite, both NaN, or the same infinity."""
+    """Return the mask of entries that are both finite, both NaN, or the same infinity."""
     return torch.where(torch.isfinite(a), torch.isfinite(b), (a == b) | (torch.isnan(a) & torch.isnan(b)))
 
 

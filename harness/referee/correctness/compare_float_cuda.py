@@ -1,9 +1,11 @@
-"""The two passes of `comparison_real` on a GPU as two kernels each, of all blocks and of what those found: for large
-tensors about a tenth of the time that torch's operations take, and no temporaries. The second pass reads on the device
-what the first found, so that nothing waits between them, nor between the pairs of many calls.
+"""Measure errors on a GPU with the kernels of two passes.
 
-Imports `nvrtc`, `slicing` and torch. Trusted side. For plain arithmetic only: finite entries that the output's type
-can hold. What is more than that, and every GPU for which no kernel can be had, `comparison_real` does with torch.
+Trusted side. Each pass is two kernels: one over all blocks, one over their results. For large tensors they take about a
+tenth of the time of torch's operations, and no temporaries. The second pass reads the first one's result on the device,
+so nothing waits between passes, nor between the pairs of many calls.
+
+The kernels are for finite entries that the output's type can represent. `compare_float.py` does everything else with
+torch, also on GPUs without these kernels.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ _BLOCKS_A_PROCESSOR = 8
 _ONE = (1, 1, 1)
 _PASSES = ("moments", "total_moments", "errors", "total_errors")
 _FOUND, _SCALE, _ERRORS = 8, 4, 5
-"""Numbers that the passes leave, and where among them the scale is and those of `total_errors` begin."""
+"""Number of values that the passes write, and the positions of the scale and of the first value of `total_errors`."""
 
 _KINDS = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-"""Types that the kernels read, as the text below numbers them."""
+"""Types that the kernels read, with their numbers in the source below."""
 
 ALIGNMENT_BYTES = 16
-"""Four values are read at a time."""
+"""The kernels read four values at a time."""
 
 _SOURCE = r"""
 #if ACTUAL == 0
@@ -51,7 +53,7 @@ typedef float truth_t;
 typedef double truth_t;
 #endif
 
-// Four neighbours in one or two reads.
+// Read four neighbours at once.
 __device__ void read(const float *from, long long group, float *to)
 {
     const float4 x = reinterpret_cast<const float4 *>(from)[group];
@@ -71,7 +73,7 @@ __device__ void read(const unsigned short *from, long long group, unsigned short
     to[0] = x.x; to[1] = x.y; to[2] = x.z; to[3] = x.w;
 }
 
-// Magnitudes are in the order of their bits, infinity behind all numbers and NaN behind it.
+// Magnitudes order like their bits: infinity is larger than all numbers, NaN is larger than infinity.
 __device__ unsigned long long magnitude(double x) { return __double_as_longlong(x) & 0x7fffffffffffffffull; }
 
 __device__ unsigned long long larger(unsigned long long a, unsigned long long b) { return a > b ? a : b; }
@@ -102,7 +104,7 @@ struct Moments
     }
 };
 
-// The sums and the largest of a block's threads, written by its first.
+// Reduce a block's threads to sums and maxima; the first thread writes them.
 __device__ void put(const Moments &mine, double *to)
 {
     __shared__ double sums[2][32];
@@ -124,7 +126,7 @@ __device__ void put(const Moments &mine, double *to)
     }
 }
 
-// For each block: sum of squares and sum of the truth, its largest magnitude, that of the output.
+// For each block: sum of squares and sum of the truth, its largest magnitude, the output's largest magnitude.
 extern "C" __global__ void moments(const actual_t *actual, const truth_t *truth, long long count, double *of_blocks)
 {
     Moments mine = {0, 0, 0, 0};
@@ -141,7 +143,7 @@ extern "C" __global__ void moments(const actual_t *actual, const truth_t *truth,
     put(mine, of_blocks + 4ll * blockIdx.x);
 }
 
-// One block: the same four of all blocks, and the scale of errors: the truth's root mean square, or `otherwise` where
+// One block: the same four over all blocks, and the scale of errors: the truth's root mean square, or `otherwise` if
 // that is below `least`.
 extern "C" __global__ void total_moments(const double *of_blocks, long long blocks, long long count, double least,
                                          double otherwise, double *found)
@@ -173,17 +175,17 @@ struct Errors
         if (half_unit > 0) error = fmax(error - fmax(size * half_unit, least_slack), 0.0);
         squares += error * error;
         const double by = fmax(size, scale);
-        if (error > top * by) { top = error / by; at = i; }  // a division is for the few that may be the largest
+        if (error > top * by) { top = error / by; at = i; }  // divide only for candidates of the maximum
     }
 
-    // Of equal ones the first in memory, whichever thread had it.
+    // Of equal errors the first in memory counts, whichever thread found it.
     __device__ void hold(double other, long long there)
     {
         if (other > top || (other == top && there < at)) { top = other; at = there; }
     }
 };
 
-// As above. A place as a double is exact up to 2^53.
+// As above. An index as a double is exact up to 2^53.
 __device__ void put(Errors mine, double *to)
 {
     __shared__ double sums[32], tops[32];
@@ -206,8 +208,8 @@ __device__ void put(Errors mine, double *to)
     }
 }
 
-// For each block: sum of squared errors beyond rounding, the largest scaled error and its place. `scale` is on the
-// device, where `total_moments` left it.
+// For each block: sum of squared errors beyond rounding, the largest scaled error and its index. `scale` points to the
+// result of `total_moments` on the device.
 extern "C" __global__ void errors(const actual_t *actual, const truth_t *truth, long long count, const double *scale,
                                   double half_unit, double least_slack, double *of_blocks)
 {
@@ -227,7 +229,7 @@ extern "C" __global__ void errors(const actual_t *actual, const truth_t *truth, 
     put(mine, of_blocks + 3ll * blockIdx.x);
 }
 
-// One block: the same three of all blocks.
+// One block: the same three over all blocks.
 extern "C" __global__ void total_errors(const double *of_blocks, long long blocks, double *found)
 {
     Errors mine = {0, -1, 0};
@@ -246,7 +248,7 @@ __device__ bool far_from(float a, float r, float relative, float absolute)
     return !(a == r || (off <= allowed && off < __int_as_float(0x7f800000)));
 }
 
-// How many entries are not close as torch.isclose has it, in float32: equal, or |a - r| <= absolute + |relative * r|.
+// Count the entries that torch.isclose rejects in float32: not equal, and |a - r| > absolute + |relative * r|.
 extern "C" __global__ void far_apart(const float *actual, const float *other, long long count, float relative,
                                      float absolute, unsigned long long *found)
 {
@@ -270,9 +272,10 @@ extern "C" __global__ void far_apart(const float *actual, const float *other, lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorScale:
-    """How errors of one output type are measured. Rounding of the type itself, `half_unit` times an entry and
-    `least_slack` at least, is taken off each error (0: nothing is); the scale is the truth's root mean square, or
-    `zero_scale` where that is below `least_scale`.
+    """How errors of one output type are measured.
+
+    The type's own rounding (`half_unit` times an entry, at least `least_slack`) is subtracted from each error; 0
+    subtracts nothing. The scale is the truth's root mean square, or `zero_scale` if that is below `least_scale`.
     """
 
     half_unit: float
@@ -283,8 +286,10 @@ class ErrorScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredErrors:
-    """What the kernels found of one pair: norm and sum of the truth, its largest magnitude, the output's (infinite or
-    NaN where an entry is); norm of the errors, the largest scaled error, its flat index.
+    """Results of the kernels for one pair.
+
+    Norm and sum of the truth, its largest magnitude and the output's (infinite or NaN if an entry is); norm of the
+    errors, the largest scaled error, and its flat index.
     """
 
     norm: float
@@ -301,7 +306,7 @@ class MeasuredErrors:
 
     @classmethod
     def of(cls, row: Sequence[float]) -> MeasuredErrors:
-        """What stood in the tensor that `enqueue` gave."""
+        """Read the values of the tensor that `enqueue` returned."""
         squares, total, truth_top, actual_top, _, error_squares, error_top, error_at = row
         return cls(
             norm=math.sqrt(squares),
@@ -315,11 +320,19 @@ class MeasuredErrors:
 
 
 def enqueue(actual: torch.Tensor, truth: torch.Tensor, terms: ErrorScale) -> torch.Tensor | None:
-    """Start the passes over a pair, without waiting: what they find will stand in the tensor returned (float64,
-    `MeasuredErrors.of` reads it). None where no kernel is made for the pair.
+    """Start the passes over a pair, without waiting.
 
-    One of another layout is copied, where that takes no more than `TEMPORARY_BYTES`. The pair may be dropped at once:
-    whoever gets its memory next on this stream writes to it after the kernels.
+    A tensor of another layout is copied, if the copies take at most `TEMPORARY_BYTES`. The pair may be freed at once:
+    later work on this stream reuses its memory only after the kernels.
+
+    Args:
+        actual: The output.
+        truth: The truth, of the same shape.
+        terms: How errors are scaled.
+
+    Returns:
+        The tensor that will hold the values (float64, for `MeasuredErrors.of`); None if there is no kernel for the
+        pair.
     """
     if not fits(actual, truth) or not (kernels := _kernels(actual, truth)):
         return None
@@ -342,7 +355,7 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor, terms: ErrorScale) -> tor
 
 
 def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
-    """Whether the kernels are made for types and devices of such a pair."""
+    """Return whether there are kernels for the types and devices of such a pair."""
     return (
         actual.is_cuda
         and truth.device == actual.device
@@ -353,8 +366,15 @@ def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
 
 
 def far_apart(actual: torch.Tensor, other: torch.Tensor, tolerance: float) -> torch.Tensor | None:
-    """How many entries of float32 tensors `torch.isclose` finds not close at this tolerance, relative and absolute
-    (int64, without waiting); None where no kernel is for it.
+    """Count the entries of float32 tensors that `torch.isclose` rejects, without waiting.
+
+    Args:
+        actual: The output.
+        other: The tensor to compare with.
+        tolerance: Relative and absolute tolerance.
+
+    Returns:
+        The count (int64, 0-d, on the device); None if there is no kernel for the pair.
     """
     fit = actual.is_cuda and other.device == actual.device and actual.dtype is other.dtype is torch.float32
     if not (fit and actual.numel() and _in_order(actual) and _in_order(other)):
@@ -379,7 +399,7 @@ def _kernels(actual: torch.Tensor, truth: torch.Tensor) -> list[nvrtc.Launch]:
 
 
 def _in_order(tensor: torch.Tensor) -> bool:
-    """Whether the kernels can read it where it lies."""
+    """Return whether the kernels can read the tensor in place."""
     return tensor.is_contiguous() and not tensor.is_neg() and tensor.data_ptr() % ALIGNMENT_BYTES == 0
 
 

@@ -1,7 +1,6 @@
-"""Small results of work on a device, which many operations leave there and one copy brings to the host.
+"""Collect small results on a device and copy them to the host together.
 
-Pure; imports torch alone. Between two copies nothing waits, so that the device works on one call's answer while the
-next one's work is being enqueued.
+Nothing waits between two copies, so the device works on one call's answer while the next one's work is enqueued.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ class DeferredValues:
         self._values: list[Sequence[float]] = []
 
     def add(self, row: torch.Tensor) -> int:
-        """The number of a result whose values are still being computed: floats, or integers up to 2**53."""
+        """Add a result whose values are still being computed (floats, or integers up to 2**53); return its number."""
         self._rows.append(row.detach().view(-1))
         return len(self._values) + len(self._rows) - 1
 
     def read(self) -> None:
-        """Wait for what was added since the last time."""
+        """Wait for the results that were added since the last call."""
         if not self._rows:
             return
         values = torch.cat([row.double() for row in self._rows]).tolist()
@@ -35,5 +34,5 @@ class DeferredValues:
         self._rows.clear()
 
     def __getitem__(self, number: int) -> Sequence[float]:
-        """The values of result `number`, which has been read."""
+        """Return the values of result `number`, which was read."""
         return self._values[number]

@@ -1,7 +1,7 @@
-"""Names the pattern in which an output is wrong, for feedback: "every 33rd column", "the last partial tile".
+"""Name the pattern of wrong entries: "every 33rd column", "the last partial tile".
 
-Imports torch and numpy, nothing of the harness. Pure; trusted side. A pattern is a hint for the author and
-never decides a verdict. Costs are bounded: marginal counts per dimension and a sample of `SAMPLE` places.
+Trusted side; pure. A pattern is a hint for the author and never decides a verdict. Costs are bounded: counts per
+coordinate of each dimension, and a sample of `SAMPLE` places.
 """
 
 from __future__ import annotations
@@ -13,39 +13,42 @@ import numpy as np
 import torch
 
 SAMPLE = 16_384
-"""Places that the rearrangement tests look at."""
+"""Places that the rearrangement tests check."""
 
 MATCH = 1e-2
-"""Relative closeness by which a sampled place counts as holding another place's value."""
+"""Relative difference up to which a sampled place holds another place's value."""
 
 MAX_MARGINAL = 2**24
-"""Longest dimension whose marginal counts are kept (int64)."""
+"""Longest dimension whose counts are kept (int64)."""
 
 TILES = (256, 128, 64, 32, 16, 8)
 """Tile widths that kernels use; a remainder of one of them is called a partial tile."""
 
 PERIOD = 256
-"""Elements in memory after which what threads of a warp or block do wrong repeats; a power of two."""
+"""Elements in memory after which errors of a warp's or block's threads repeat; a power of two."""
 
 LEAST = 4
-"""Fewer wrong places make no pattern: the first one's index says enough."""
+"""Fewer wrong places form no pattern: the first one's index is enough."""
 
 EVERYTHING = 0.999
-"""Share of wrong places from which on "everything" is the pattern."""
+"""Share of wrong places from which the pattern is "everything"."""
 
 DENSE, SPARSE = 0.5, 0.1
-"""Shares of a grid's places that must be wrong for the grid to be the pattern: some are right by luck, or not wrong
-enough. The lower one counts where there are `OFTEN` wrong places for each row and column, which chance does not do."""
+"""Shares of a grid's places that must be wrong for the grid to be the pattern; some are right by chance, or not wrong
+enough. The lower share counts if there are `OFTEN` wrong places for each row and column, which does not happen by
+chance.
+"""
 
 OFTEN = 4
 
 NEAR = 0.1
-"""How far counts of wrong places are off those of a triangle at most, in the mean and as a share of its side; counts
-that are the same everywhere are off by a quarter."""
+"""Largest difference of counts from a triangle's, as a mean share of its side. Counts that are equal everywhere differ
+by a quarter.
+"""
 
 
 class Marginals:
-    """Counts wrong places along each dimension of `shape`, chunk by chunk, in flat order."""
+    """Counts of wrong places along each dimension of `shape`, collected chunk by chunk in flat order."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = tuple(shape)
@@ -57,7 +60,7 @@ class Marginals:
         self._counts: list[torch.Tensor | None] = [None] * len(self.shape)
 
     def add(self, mask: torch.Tensor, offset: int) -> None:
-        """Take in a 1-d bool `mask` whose first place has the flat index `offset`. Synchronises once."""
+        """Add a 1-d bool `mask` whose first place has the flat index `offset`. Synchronises once."""
         places = mask.nonzero().view(-1)
         if places.numel() == 0:
             return
@@ -82,7 +85,7 @@ class Marginals:
             self._counts[dim] = found if held is None else held + found
 
     def describe(self) -> str:
-        """The pattern in words; empty where none is seen."""
+        """Return the pattern in words; empty if there is none."""
         counts = [None if held is None else held.cpu().numpy() for held in self._counts]
         step = next(iter(self._steps)) if len(self._steps) == 1 else None
         return describe_counts(
@@ -106,10 +109,19 @@ def describe_counts(
     step: int | None = None,
     residues: Sequence[int] = (),
 ) -> str:
-    """Words for wrong places given how many lie at each coordinate of each dimension.
+    """Return the pattern in words, from counts at each coordinate of each dimension.
 
-    `counts[d]` has `shape[d]` entries (None where not kept); `first` and `last` are flat indices, `step` how far each
-    lies behind the one before, where that is the same for all, `residues` what they leave when divided by `PERIOD`.
+    Args:
+        shape: Shape of the tensor.
+        counts: `counts[d]` has `shape[d]` entries; None if not kept.
+        wrong: Number of wrong places.
+        first: Flat index of the first wrong place.
+        last: Flat index of the last wrong place.
+        step: Distance between neighbouring wrong places, if it is always the same.
+        residues: Remainders of the flat indices modulo `PERIOD`.
+
+    Returns:
+        The pattern; empty if there is none.
     """
     total = math.prod(shape)
     if wrong == 0 or first is None or last is None:
@@ -142,8 +154,9 @@ def describe_counts(
 def _grid(
     shape: Sequence[int], counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None]
 ) -> tuple[str, int, int]:
-    """The rows and columns (and slices) in which wrong places lie, in words; in how many places those cross, and how
-    many there are of the most numerous kind that is named.
+    """Describe the rows and columns (and slices) that contain wrong places.
+
+    Returns the words, the number of their crossings, and the number of lines of the most frequent kind named.
     """
     parts = []
     filled, lines = 1, 0
@@ -162,7 +175,7 @@ def _grid(
 
 
 def _run(wrong: int, total: int, *, to_the_end: bool) -> str:
-    """One stretch of memory that is no whole number of rows."""
+    """Describe one contiguous stretch of memory that is no whole number of rows."""
     if not to_the_end:
         return "one unbroken run"
     tile = next((tile for tile in TILES if wrong == total % tile and total > tile), None)
@@ -172,7 +185,7 @@ def _run(wrong: int, total: int, *, to_the_end: bool) -> str:
 
 
 def _lanes(residues: Sequence[int]) -> str:
-    """Places that repeat in memory whatever the rows' length, as those of some threads of each warp or block do."""
+    """Describe places that repeat in memory whatever the row length, like those of some threads of a warp or block."""
     held = set(residues)
     for period in (2**power for power in range(1, PERIOD.bit_length())):
         own = sorted({place % period for place in held})
@@ -191,7 +204,7 @@ def _lanes(residues: Sequence[int]) -> str:
 def _triangle(
     shape: Sequence[int], counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None], wrong: int
 ) -> str:
-    """Above or below the diagonal of square matrices: no other places have such counts along both dimensions."""
+    """Recognise the part above or below the diagonal of square matrices, by its counts along both dimensions."""
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < LEAST:
         return ""
     rows, columns = counts[-2], counts[-1]
@@ -215,7 +228,7 @@ def _borders(
     counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None],
     wrong: int,
 ) -> str:
-    """The L-shaped remainder: whole last rows and whole last columns of a matrix are wrong, and nothing else."""
+    """Recognise the L-shaped remainder: whole last rows and whole last columns of a matrix, and nothing else."""
     if len(shape) != 2 or counts[0] is None or counts[1] is None:
         return ""
     rows = np.flatnonzero(counts[0] == shape[1])
@@ -231,7 +244,7 @@ def _borders(
 
 
 def _describe_hits(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: int, name: str) -> str:
-    """Words for the coordinates `hit` (sorted, not all of `size`) of one dimension."""
+    """Describe the coordinates `hit` (sorted, not all of `size`) of one dimension."""
     low, high, count = int(hit[0]), int(hit[-1]), int(hit.size)
     if count == 1:
         return f"the last {name}" if low == size - 1 else f"{name} {low}"
@@ -256,14 +269,14 @@ def _describe_hits(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: in
 
 
 def _repeated(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: int, name: str) -> str:
-    """Stretches of one length at one distance from beginning to end: half of each warp, the edge of each tile."""
+    """Recognise stretches of one length at one distance throughout: half of each warp, the edge of each tile."""
     breaks = np.flatnonzero(np.diff(hit) > 1)
     starts = hit[np.concatenate(([0], breaks + 1))]
     lengths = np.diff(np.concatenate(([-1], breaks, [hit.size - 1])))
     period = int(starts[1] - starts[0]) if starts.size > 1 else 0
     low, length = int(starts[0]), int(lengths[0])
     whole = period and (np.diff(starts) == period).all() and (lengths[:-1] == length).all() and lengths[-1] <= length
-    # Two stretches are a rule only where neither is cut short and more than one line is left out between them.
+    # Two stretches form a pattern only if neither is cut short and more than one line lies between them.
     often = starts.size > 2 or (lengths[-1] == length and period > length + 1)
     if not whole or not often or low >= period or int(starts[-1]) + period < size:
         return ""
@@ -287,7 +300,7 @@ def _share(part: float) -> str:
 
 
 def moments(a: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-    """Sums that tell a constant, a factor and an offset: a, t, a*a, t*t, a*t, and the number of nonzero a."""
+    """Return the sums for `describe_transformation`: a, t, a*a, t*t, a*t, and the number of nonzero a."""
     sums: torch.Tensor = torch.stack(
         (a.sum(), t.sum(), torch.dot(a, a), torch.dot(t, t), torch.dot(a, t), a.count_nonzero().double())
     )
@@ -295,7 +308,7 @@ def moments(a: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
 
 
 def describe_transformation(sums: Sequence[float], count: int) -> str:
-    """Whether the answer is all zero, one value, or the truth times a constant or plus one."""
+    """Recognise an answer that is all zero, one value, or the truth times a constant or plus a constant."""
     a, t, aa, tt, at, nonzero = sums
     if count < 2:
         return ""
@@ -314,15 +327,23 @@ def describe_transformation(sums: Sequence[float], count: int) -> str:
 
 
 def describe_rearrangement(actual: torch.Tensor, truth: torch.Tensor, rms: float) -> str:
-    """Whether `actual` holds the truth's values in other places: "transposed", "shifted by one element".
+    """Recognise the truth's values in other places.
 
-    Looks at `SAMPLE` places at most, spread over the whole. `rms` is the truth's root mean square. Tensors of one
-    shape on any devices; real values.
+    Examples are "transposed" and "shifted by one element". Checks at most `SAMPLE` places, spread over the whole
+    tensor.
+
+    Args:
+        actual: The output, with real values.
+        truth: The truth, of the same shape, on any device.
+        rms: The truth's root mean square.
+
+    Returns:
+        The rearrangement in words; empty if there is none.
     """
     count = actual.numel()
     if count < 8:
         return ""
-    # An odd stride near the golden section of the range visits rows and columns evenly.
+    # An odd stride near the golden ratio of the range samples rows and columns evenly.
     stride = max(1, int(count * 0.6180339887)) | 1
     flat = torch.arange(min(SAMPLE, count), dtype=torch.int64) * stride % count
     got = _at(actual, flat)
@@ -350,7 +371,7 @@ def describe_rearrangement(actual: torch.Tensor, truth: torch.Tensor, rms: float
 
 
 def _at(tensor: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
-    """Values at flat (logical) indices, as float64 on the CPU."""
+    """Return the values at flat (logical) indices, as float64 on the CPU."""
     places = _unravel(flat.to(tensor.device), tensor.shape)
     if tensor.element_size() == 1:  # float8 can't be indexed
         return tensor.view(torch.uint8)[places].view(tensor.dtype).cpu().to(torch.float64)
@@ -358,7 +379,7 @@ def _at(tensor: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
 
 
 def _unravel(flat: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
-    """As `torch.unravel_index`, whose first call imports torch's symbolic shapes: seconds, in the middle of a run."""
+    """As `torch.unravel_index`, whose first call imports torch's symbolic shapes and takes seconds during a run."""
     places = []
     for size in reversed(shape):
         places.append(flat % size)

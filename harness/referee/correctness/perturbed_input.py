@@ -1,9 +1,9 @@
-"""An earlier call made again with one influential element changed: does the answer follow?
+"""Repeat a call with one influential input element changed: does the answer follow?
 
-Trusted side; used by `session`. Every other call has values that are new throughout, so that a solution that remembers
-answers by a few of the inputs' values, their sum or their address is never asked what it knows. Here it is: the
-addresses and all values but one are those of a call that it has just answered. The element is one on which the truth
-depends by more than the limits allow; where no single one does, as many are changed as it takes.
+Trusted side. All other calls have entirely new values. So a solution that caches answers by a few input values, their
+sum or their address never meets a case where its cache is wrong. Here the addresses and all values but one are those of
+a call that it just answered. The changed element affects the truth by more than the limits allow; if no single element
+does, as many are changed as needed. See guides/design/tolerances.md.
 """
 
 from __future__ import annotations
@@ -26,28 +26,33 @@ from harness.referee.problem.stress_variants import OWN, restrictions
 from harness.referee.problem.workspace import Workspace
 
 OUTLIERS = (10.0, 1000.0)
-"""What one element is set to, once to twice so many spreads of its tensor, where the problem allows large values."""
+"""An element is set to one to two times so many standard deviations of its tensor, if the problem allows large values.
+"""
 
 SHARES = (0.01, 0.5)
-"""Parts of a tensor that are mirrored about its mean where no single element is enough."""
+"""Shares of a tensor that are mirrored about its mean if no single element is enough."""
 
 SAMPLE = 4096
 
 ATTEMPTS = 3
 MOST_ATTEMPTS = 6
 ENOUGH_S = 0.1
-"""Every input (six of them at most) is changed once, and where that took less than this, one after another so often:
-whoever remembers by a part of the values may have the changed one in it."""
+"""Each input (at most `MOST_ATTEMPTS`) is changed once. If that took less than `ENOUGH_S` seconds, more attempts
+follow, up to `ATTEMPTS`: a cache that keys on part of the values may include the changed one.
+"""
 
 DRAWS = 100
-"""How often another value is drawn for an element at most: between one value and its double bfloat16 has 128."""
+"""Most draws of another value for an element: bfloat16 has 128 values between a number and its double."""
 
 Ask = Callable[[Sequence[PlannedCall]], BurstDone]
 
 
 @dataclass(slots=True, kw_only=True)
 class PerturbedInput:
-    """The check of one solution. `evidence` says what was changed, `set_to` what elements were set to so far."""
+    """The check of one solution.
+
+    `evidence` holds the changes, `set_to` the values that elements were set to so far.
+    """
 
     workspace: Workspace
     verifier: Verifier
@@ -58,7 +63,16 @@ class PerturbedInput:
     set_to: set[float] = field(default_factory=set)
 
     def check(self, answered: Sequence[int]) -> Failure | None:
-        """Ask for one of the sets `answered`, whose inputs still lie there, once more with an element changed."""
+        """Repeat an answered call with an element of an input changed.
+
+        The inputs of these calls must still be in place.
+
+        Args:
+            answered: Indices of the input sets of those calls.
+
+        Returns:
+            The failure, or None.
+        """
         if self.workspace.traits.mutates_inputs:
             return None
         index = next((index for index in answered if self.workspace.variant(index) == OWN), None)
@@ -77,7 +91,7 @@ class PerturbedInput:
         return None
 
     def _free(self, index: int) -> list[int]:
-        """Numbers of the inputs that may be changed."""
+        """Return the numbers of the inputs that may be changed."""
         leaves = [
             (number, leaf)
             for number, leaf in enumerate(self.workspace.tensors(self.workspace.sets[index].inputs))
@@ -88,7 +102,7 @@ class PerturbedInput:
 
     def _check(self, index: int, order: Sequence[int]) -> Failure | None:
         truth = self.workspace.truth(index, ()).answer.leaves
-        # In the outputs' own types: in float64 two truths at once might not fit.
+        # In the outputs' own types: two float64 truths at once might not fit into memory.
         before = [leaf.to(dtype) for leaf, dtype in zip(truth, self.workspace.traits.dtypes, strict=True)]
         del truth
         answered = self.workspace.output_digests([index])
@@ -104,15 +118,16 @@ class PerturbedInput:
             self.evidence["stale"] = True
             return Failure(
                 status=Status.wrong_value,
-                reason=f"gives an earlier call's answer when {what} has changed",
+                reason=f"returns an earlier call's answer although {what} changed",
                 evidence={**(failure.evidence if failure else {}), "refresh": dict(self.evidence)},
             )
         return failure
 
     def _was_let_pass(self, finding: CallVerdict) -> bool:
-        """Whether the answer lies outside of the class's own limits, and inside of those that rounding loosens.
+        """Return whether the answer exceeds the class's own limits but not the raised ones.
 
-        Decision: who gives the same bits for inputs so much changed has not looked at them, however loose the limits.
+        An answer that keeps the same bits although its inputs changed this much ignores them, however loose the limits
+        are.
         """
         if self.required is PrecisionClass.FP32 or finding.judgement is None:
             return False
@@ -128,8 +143,10 @@ class PerturbedInput:
         return planned_calls, self.ask(planned_calls)
 
     def _unlike_before(self, mean: float, least: float, dtype: torch.dtype) -> float:
-        """A value from once to twice `least` beyond the mean that no element was set to before, where the type has one
-        left: of equal ones it would be left open which is the largest of a row.
+        """Return a new value, one to two times `least` beyond the mean.
+
+        No element was set to it before. Equal values would leave open which element is the largest of a row. If the
+        type has no other value left, one repeats.
         """
         for _ in range(DRAWS):
             value = float(torch.tensor(mean + (1.0 + self.secret.random()) * least, dtype=dtype))
@@ -139,8 +156,10 @@ class PerturbedInput:
         return value
 
     def _change(self, index: int, before: Sequence[torch.Tensor], order: Sequence[int]) -> str | None:
-        """Change as little as makes a difference to the truth, in the first input of `order` in which something does;
-        what that was, None where nothing may be changed.
+        """Change an input by as little as affects the truth.
+
+        It is the first input of `order` in which a change has an effect. Returns the change in words; None if nothing
+        may be changed.
         """
         paths = self.workspace.tree.paths("inputs")
         leaves = self.workspace.tensors(self.workspace.sets[index].inputs)
@@ -164,8 +183,8 @@ class PerturbedInput:
         return None
 
     def _matters(self, index: int, before: Sequence[torch.Tensor]) -> bool:
-        """Whether the answer of before is no right one on the inputs as they are now."""
+        """Return whether the earlier answer is wrong for the inputs as they are now."""
         now = self.workspace.truth(index, ()).answer.leaves
         limits = limits_for(self.required)
-        # Compared to no limit: what is looked for beyond them costs more than the comparison, and nobody reads it here.
+        # Without limits: searching places beyond them costs more than the comparison and is not needed here.
         return any(not compare(old, new, limits=UNLIMITED).within(limits) for old, new in zip(before, now, strict=True))

@@ -1,7 +1,7 @@
-"""Errors as values, and the precision classes: how much each allows, with the measurements they rest on.
+"""Define errors as values, and the precision classes with their limits.
 
-Imports `model` only. Pure; trusted side. How errors are found is said in `comparison_real`, what follows from them in
-`numerics`.
+Trusted side; pure. `compare_float.py` defines how errors are measured, `tolerance.py` draws conclusions from them. See
+guides/design/tolerances.md.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from harness.core.choices import PrecisionClass
 
 CONCENTRATED = 1 / 32
-"""Spread (standard deviation) relative to the rms below which the truth is a long sum of one sign."""
+"""Standard deviation over RMS of the truth below which its values are long sums of one sign."""
 
 CONCENTRATED_RMS = 5e-4
-"""The rms limit of fp32 there: one float32 accumulator drifts up to terms * 2**-25, 1.5e-4 at 2**20 terms."""
+"""RMS limit of fp32 for such a truth: one float32 accumulator drifts by up to terms * 2**-25, 1.5e-4 at 2**20 terms."""
 
 MOST_RMS = 0.5
-"""No rounding of inputs raises an rms limit beyond this: zeros are off by 1, an answer with a half missing by 0.7."""
+"""Rounded inputs never raise an RMS limit beyond this: all zeros have error 1, an answer with a half missing 0.7."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorLimits:
-    """The largest scaled errors that a class allows. `note` says why they are not the table's."""
+    """The largest scaled errors that a class allows. `note` says why they differ from the table."""
 
     rms: float
     max: float
@@ -39,12 +39,12 @@ class ErrorLimits:
 
 
 UNLIMITED = ErrorLimits(rms=math.inf, max=math.inf)
-"""For whoever wants errors alone: what is looked for beyond limits, places and patterns, costs more than they do."""
+"""Limits for callers that need only errors: searching places and patterns beyond limits costs more than measuring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """What rounding inputs and weights once to a class does to the truth of one output: the largest scaled errors."""
+    """The largest scaled errors of one output's truth if inputs and weights are rounded once to a class."""
 
     precision: PrecisionClass
     rms: float
@@ -58,9 +58,9 @@ LIMITS: Mapping[PrecisionClass, ErrorLimits] = {
     PrecisionClass.BF16: ErrorLimits(rms=1.2e-2, max=1.2e-1),
     PrecisionClass.FP8: ErrorLimits(rms=1.5e-1, max=7.5e-1),
 }
-"""Limits per class, between what its arithmetic does and what the next coarser one does.
+"""Limits per class, between the errors of its arithmetic and of the next coarser one.
 
-rms errors of dot products, simulated on the CPU for 64 to 2**20 terms
+RMS errors of dot products, simulated on the CPU for 64 to 2**20 terms
 (`tests/unit/referee/correctness/test_tolerance.py` repeats a part):
 
 | arithmetic | normal inputs | uniform [0, 1) inputs | limit of its class | next coarser, normal |
@@ -70,7 +70,7 @@ rms errors of dot products, simulated on the CPU for 64 to 2**20 terms
 | the same, 524,288 terms | 9.7e-6 | 4.3e-5 | 1e-4 | 2.6e-4 |
 | the same, 1,048,576 terms | 1.4e-5 | 1.5e-4 | 1e-4; uniform: 5e-4, see below | 2.6e-4 |
 | tf32 inputs, rounded | 2.6e-4 to 3.4e-4 | 4.2e-5 and less | 1.1e-3 | 1.9e-3 |
-| tf32 inputs, cut off | 7.4e-4 to 8.1e-4 | 6.5e-4 | 1.1e-3 | 1.9e-3 |
+| tf32 inputs, truncated | 7.4e-4 to 8.1e-4 | 6.5e-4 | 1.1e-3 | 1.9e-3 |
 | fp16 inputs | as tf32 rounded | as tf32 rounded | 1.3e-3 | 1.9e-3 |
 | result rounded once to fp16 (kept in float32) | 1.9e-4 to 2.2e-4 | the same | 1.3e-3 | |
 | bf16 inputs | 1.9e-3 to 2.7e-3 | 3.5e-4 and less | 1.2e-2 | 3.2e-2 |
@@ -78,25 +78,15 @@ rms errors of dot products, simulated on the CPU for 64 to 2**20 terms
 | fp8 inputs, e4m3 | 3.2e-2 to 4.3e-2 | 5.9e-3 and less | 1.5e-1 | (a wrong answer: near 1) |
 | fp8 inputs, e5m2 | 7.2e-2 to 8.3e-2 | 1.1e-2 and less | 1.5e-1 | (a wrong answer: near 1) |
 
-The limit on single entries is ten times the rms limit (five for fp8). Rounding errors of a long sum are near
-normal, and of 1e8 normal values the largest lies at 5.7 standard deviations, so honest code at the very rms limit
-keeps within it; a single entry that is off by a thousandth of the spread still fails fp32.
-
-On a concentrated truth (`CONCENTRATED`) no class can be told from another, as the third column shows, while one
-float32 accumulator drifts. There the fp32 rms limit is `CONCENTRATED_RMS`, but at most half the spread, so that a
-constant answer stays wrong. Separating classes is the zero-mean variant's work.
-
-Some inputs magnify rounding beyond all this: of two outliers of a softmax near 500, each a quarter off once it is
-rounded to float16, either may be the larger. There the limits of a class below fp32 are four times what rounding inputs
-and weights does to the truth (`Sensitivity`, `rounding`), rms limits up to `MOST_RMS`. On the products above that is
-what the table has, 1.0e-3 to 1.4e-3 in fp16, and on any inputs about half of what the next coarser class does, which
-has an eighth of the digits: classes stay apart.
+The limit on single entries is ten times the RMS limit (five times for fp8). On a concentrated truth (`CONCENTRATED`)
+the fp32 RMS limit is `CONCENTRATED_RMS`, but at most half the spread. If inputs magnify rounding, the limits of a class
+below fp32 are raised (`Sensitivity`). See guides/design/tolerances.md.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """One entry of a tensor: `got` and `expected` are real numbers (for complex ones: of the part that differs)."""
+    """One entry of a tensor. `got` and `expected` are real numbers (for complex ones, the part that differs)."""
 
     index: tuple[int, ...]
     got: float | int
@@ -112,12 +102,12 @@ class Element:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorComparison:
-    """How one output tensor relates to the truth.
+    """Comparison of one output tensor with the truth.
 
-    `compared` counts the entries finite in both (all, for exact types). Errors are None for exact types and where
-    nothing was compared. `wrong` counts entries beyond `wrong_beyond` (scaled) or of another kind; it is looked for
-    only where some limit is broken, and `rest_rms_error` is then the error without them. `borrowed` counts entries
-    accepted because they agree with the float32 reference where that differs from the truth in kind.
+    `compared` counts the entries that are finite in both (all, for exact types). Errors are None for exact types and if
+    nothing was compared. `wrong` counts the entries beyond `wrong_beyond` (scaled) or of another kind; it is determined
+    only if a limit is exceeded, and `rest_rms_error` is then the error without them. `borrowed` counts entries that are
+    accepted because they equal the float32 reference, if that differs from the truth in kind.
     """
 
     dtype: str
@@ -140,7 +130,7 @@ class TensorComparison:
     pattern: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; non-finite numbers are strings."""
+        """Return a JSON object; non-finite numbers become strings."""
         return {
             "dtype": self.dtype,
             "shape": list(self.shape),
@@ -163,7 +153,7 @@ class TensorComparison:
         }
 
     def within(self, limits: ErrorLimits) -> bool:
-        """Positive proof that every entry agrees, to these limits."""
+        """Return whether every entry is proven to agree, within these limits."""
         if self.non_finite_mismatches:
             return False
         if self.exact:

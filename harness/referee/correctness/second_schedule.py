@@ -1,17 +1,15 @@
-"""The second schedule of the host device: the same calls with blocks and threads executed in another order, and with
-other values in shared memory that nobody wrote.
+"""Find races on the host device by another order of blocks and threads.
 
-Trusted side; used by the referee after everything was right in the first order. A right solution gives the same values
-in both, exactly, or within rounding where it uses atomics, whose order a GPU leaves open. Values are compared here,
-from the bytes in the referee's buffers; the contestant only makes the calls.
+Trusted side; used after all answers were correct in the first order. The second order also has other values in
+unwritten shared memory. A correct solution gives the same values in both, exactly, or within rounding if it uses
+atomics: a GPU leaves their order open. The values are compared here, from the referee's buffers; the contestant only
+makes the calls.
 
-A difference convicts only where it goes with the order: a third run, in the first order again, tells it from a solution
-whose calls differ anyway (a counter of calls, random numbers of its own), which is a label.
+A difference convicts only if it depends on the order. A third run, in the first order again, decides that. A solution
+whose calls always differ (a call counter, its own random numbers) gets a label.
 
-A kernel that reads shared memory which nothing wrote may never use it: a tile's rows beyond the matrix, say, whose
-products are not stored. So such a read convicts where an answer is wrong or another one with NaN, large or large
-negative numbers there (a minimum passes over the first two), and is a label else. Compute-sanitizer looks at global
-memory alone.
+A kernel that reads unwritten shared memory may ignore the value. Such a read convicts only if an answer changes with
+NaN, large or large negative numbers there; else it is a label. See guides/design/tolerances.md.
 """
 
 from __future__ import annotations
@@ -31,31 +29,34 @@ from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.workspace import Workspace
 
 FIRST, SECOND = 0, 1
-"""Rising and falling order of blocks and threads."""
+"""Ascending and descending order of blocks and threads."""
 
 LARGE, NEGATIVE = 2, 4
-"""The first order, with large and with large negative numbers in shared memory that nobody wrote; it is NaN else."""
+"""The first order, with large or large negative numbers in unwritten shared memory, which is NaN otherwise."""
 
 UNSET_SHARED = "reads_unset_shared"
-"""Label: a kernel reads shared memory that nothing wrote, and no answer depends on it."""
+"""Label: a kernel reads unwritten shared memory, and no answer depends on it."""
 
 REPEATED_CALLS = 2
-"""Calls that are made again: each costs as much as one of the verification."""
+"""Number of repeated calls; each costs as much as a call of the verification."""
 
 VARIES = "varies_between_calls"
-"""Label: the same inputs in the same order do not give the same values twice, all of them right."""
+"""Label: the same inputs in the same order do not give the same values twice; all of them are correct."""
 
 _ATOMICS = re.compile(r"\batomic|\b(?:atom|red)\.|\bcub::|\bthrust::|atomic_(?:add|max|min|cas|xchg)")
 
 
 def uses_atomics(source: str) -> bool:
-    """Whether a solution's text asks for atomics anywhere, so that values may differ by rounding."""
+    """Return whether a solution's source uses atomics, so that values may differ by rounding."""
     return _ATOMICS.search(source) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleDifference:
-    """Where two runs of one call part: `count` of `of` values of the tensor `name`, the first at `place`."""
+    """A difference between two runs of one call.
+
+    `count` of `of` values of the tensor `name` differ, the first at `place`.
+    """
 
     name: str
     count: int
@@ -73,9 +74,9 @@ class ScheduleDifference:
 
 @dataclass(slots=True)
 class SecondSchedule:
-    """One solution's calls in another order. `ask` makes the calls of these turns in a schedule.
+    """One solution's calls in another order.
 
-    `evidence` and `labels` hold what was seen.
+    `ask` makes the calls of these turns in a schedule. `evidence` and `labels` collect the observations.
     """
 
     workspace: Workspace
@@ -86,7 +87,14 @@ class SecondSchedule:
     labels: list[str] = field(default_factory=list)
 
     def check(self, indices: Sequence[int]) -> tuple[Failure | None, BurstDone]:
-        """Repeat the calls on these sets, whose answers of the first order still stand in the arena."""
+        """Repeat the calls on these sets, whose first-order answers are still in the arena.
+
+        Args:
+            indices: Indices of the input sets.
+
+        Returns:
+            The failure or None, and the claims of the last burst.
+        """
         first = {index: self._answers(index) for index in indices}
         done = self._repeat(indices, SECOND)
         if failure := failure_of_reports([held for held in done.reports if not is_of_unset_shared(held)]):
@@ -118,8 +126,16 @@ class SecondSchedule:
         return _convict(f"values depend on the order of blocks and threads: {difference.sentence()}"), done
 
     def unset(self, indices: Sequence[int], reports: Sequence[Mapping[str, Any]]) -> Failure | None:
-        """What `reports` of reads of shared memory that nobody wrote come to, the answers on these sets being right and
-        in the arena.
+        """Judge `reports` of reads of unwritten shared memory.
+
+        The answers on these sets are correct and in the arena.
+
+        Args:
+            indices: Indices of the input sets.
+            reports: Reports of such reads.
+
+        Returns:
+            The failure if an answer depends on such a read, else None.
         """
         first = {index: self._answers(index) for index in indices}
         for schedule in (LARGE, NEGATIVE):
@@ -157,7 +173,18 @@ class SecondSchedule:
 
 
 def difference_of(name: str, first: torch.Tensor, second: torch.Tensor) -> ScheduleDifference | None:
-    """Where two tensors of one shape and dtype hold different values; NaN equals NaN, and -0 equals +0."""
+    """Find the values in which two tensors of one shape and dtype differ.
+
+    NaN equals NaN, and -0 equals +0.
+
+    Args:
+        name: Name of the tensor.
+        first: Its values in one run.
+        second: Its values in the other run.
+
+    Returns:
+        The difference, or None.
+    """
     if first.is_floating_point() and first.element_size() == 1:
         first, second = first.float(), second.float()
     unequal = first != second

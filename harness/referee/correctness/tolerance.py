@@ -1,7 +1,7 @@
-"""From errors to a verdict: which precision class an answer reaches, and what is said of one that falls short.
+"""Judge errors: the precision class that an answer reaches, and why it falls short.
 
-Imports `model`, `slicing`, `comparison_kernel`, and `precision` and `comparison`, whose public names it passes on:
-this is the module that the rest of the harness uses. Pure; trusted side.
+Trusted side; pure functions. The rest of the harness uses this module; it re-exports the public names of `precision.py`
+and `compare.py`. See guides/design/tolerances.md.
 """
 
 from __future__ import annotations
@@ -52,13 +52,15 @@ __all__ = [
 ]
 
 REFERENCE_FACTOR = 4.0
-"""A class's limit is at least this many times the float32 reference's own error, and what rounding to it does."""
+"""A class's limit is at least this many times the float32 reference's own error, and the error of rounding inputs to
+it.
+"""
 
 FEW = 1e-2
-"""Share of wrong entries up to which an error is that of places, not of precision."""
+"""Share of wrong entries up to which an error counts as wrong places, not as low precision."""
 
 GROSS = 0.1
-"""Scaled error beyond which few wrong entries are mistakes; below, low precision on few large values gives it too."""
+"""Scaled error above which few wrong entries are mistakes; below, low precision on few large values may cause it."""
 
 _ORDER = tuple(LIMITS)
 
@@ -66,13 +68,20 @@ _ORDER = tuple(LIMITS)
 def limits_for(
     required: PrecisionClass, reference: TensorComparison | None = None, sensitivity: Sensitivity | None = None
 ) -> ErrorLimits:
-    """The limits of a class for one tensor, given how far the float32 reference itself is from the truth, and how far
-    the truth is from that of inputs and weights rounded to the class.
+    """Return the limits of a precision class for one tensor.
 
-    Where the reference's error exceeds a quarter of a limit, the limit is four times that error; so it is, up to
-    `MOST_RMS`, with the error that this rounding makes, which no answer of the class can avoid (a `sensitivity` found
-    for a class says nothing of more exact ones). A concentrated truth loosens fp32's rms limit (see `LIMITS`). The note
-    says which. Without `reference` and `sensitivity`: the table's.
+    The limits of the table (`LIMITS`) are raised to four times the float32 reference's own error. They are also raised
+    to four times the error of rounding inputs and weights to the class (RMS limits up to `MOST_RMS`), which no answer
+    of the class can avoid. A concentrated truth loosens fp32's RMS limit (see `LIMITS`). The note says which of these
+    applied.
+
+    Args:
+        required: The precision class.
+        reference: Comparison of the float32 reference with the truth. None: the table's limits.
+        sensitivity: Error from rounding inputs and weights to a class. It says nothing about more exact classes.
+
+    Returns:
+        Limits on the scaled errors, with a note if they are not the table's.
     """
     base = LIMITS[required]
     rms, largest, notes = base.rms, base.max, []
@@ -83,20 +92,22 @@ def limits_for(
             if spread < CONCENTRATED and loosened > rms:
                 rms = loosened
                 notes.append(
-                    f"rms limit {_about(rms)}: the expected values spread by only {_about(spread)} of their size"
+                    f"RMS limit {_about(rms)}: the spread of the expected values is only {_about(spread)} of their RMS"
                 )
         if REFERENCE_FACTOR * reference.rms_error > rms:
             rms = REFERENCE_FACTOR * reference.rms_error
-            notes.append(f"rms limit raised to {_about(rms)}: four times the float32 reference's own error")
+            notes.append(f"RMS limit raised to {_about(rms)}: four times the float32 reference's own error")
         if REFERENCE_FACTOR * reference.max_error > largest:
             largest = REFERENCE_FACTOR * reference.max_error
-            notes.append(f"limit on single values raised to {_about(largest)}: four times the reference's own worst")
+            notes.append(
+                f"limit on single values raised to {_about(largest)}: four times the float32 reference's largest error"
+            )
     if sensitivity is not None and _ORDER.index(sensitivity.precision) <= _ORDER.index(required):
-        what = f"four times what inputs and weights rounded to {sensitivity.precision.value} do to the expected values"
+        what = f"four times the error from rounding inputs and weights to {sensitivity.precision.value}"
         if min(MOST_RMS, REFERENCE_FACTOR * sensitivity.rms) > rms:
             rms = min(MOST_RMS, REFERENCE_FACTOR * sensitivity.rms)
-            most = ", the most there is" if rms == MOST_RMS else ""
-            notes.append(f"rms limit raised to {_about(rms)}{most}: {what}")
+            most = ", the largest allowed" if rms == MOST_RMS else ""
+            notes.append(f"RMS limit raised to {_about(rms)}{most}: {what}")
         if REFERENCE_FACTOR * sensitivity.max > largest:
             largest = REFERENCE_FACTOR * sensitivity.max
             notes.append(f"limit on single values raised to {_about(largest)}: {what}")
@@ -111,8 +122,17 @@ def sensitivity_of(
     expected: Sequence[torch.Tensor],
     nearby: Iterable[tuple[float, Sequence[torch.Tensor]]],
 ) -> tuple[Sensitivity, ...] | None:
-    """What to hold an answer to a class below fp32 with, `nearby` being asked for (as by `sensitivities`) until the
-    answer is inside its limits. None where it is without, or outside of what any limit allows.
+    """Measure the effect of rounding inputs, until the answer is within its limits.
+
+    Args:
+        comparisons: The answer's comparisons with the truth.
+        required: The precision class.
+        references: The float32 reference's comparisons with the truth, in the same order.
+        expected: The truth's tensors.
+        nearby: Truths of rounded inputs and weights, each with the weight of its errors; taken one by one.
+
+    Returns:
+        The sensitivity of each tensor; None for fp32, if the answer is within its limits, or if it is beyond any limit.
     """
     limits = [limits_for(required, r) for r in references]
     if not roundable(comparisons, limits, required):
@@ -126,8 +146,9 @@ def sensitivity_of(
 
 
 def roundable(comparisons: Sequence[TensorComparison], limits: Sequence[ErrorLimits], required: PrecisionClass) -> bool:
-    """Whether an answer of a class below fp32 is outside its limits, but not of what any limit allows: what is wrong
-    altogether costs no further truths.
+    """Return whether an answer is outside its limits but could be within raised ones.
+
+    Only for classes below fp32. Grossly wrong answers cost no further truths.
     """
     outside = [(c, limit) for c, limit in zip(comparisons, limits, strict=True) if not c.within(limit)]
     hopeless = any(
@@ -140,10 +161,18 @@ def roundable(comparisons: Sequence[TensorComparison], limits: Sequence[ErrorLim
 def sensitivities(
     expected: Sequence[torch.Tensor], nearby: Iterable[tuple[float, Sequence[torch.Tensor]]], precision: PrecisionClass
 ) -> Iterator[tuple[Sensitivity, ...]]:
-    """What rounding to a class does to each tensor of a truth: the worst so far, after each of `nearby`.
+    """Yield the largest error from rounding to a class so far, after each of `nearby`.
 
-    These are truths of rounded inputs and weights, with what their errors count for. Only entries finite in both tell
-    anything; exact types, and tensors that are of another shape then, tell nothing.
+    Only entries that are finite in both truths count. Exact types, and tensors whose shape then differs, contribute
+    nothing.
+
+    Args:
+        expected: The truth's tensors.
+        nearby: Truths of rounded inputs and weights, each with the weight of its errors.
+        precision: The class to which inputs and weights were rounded.
+
+    Yields:
+        One sensitivity for each tensor.
     """
     worst = [Sensitivity(precision=precision, rms=0.0, max=0.0) for _ in expected]
     for weight, leaves in nearby:
@@ -169,10 +198,15 @@ def reached_class(
     references: Sequence[TensorComparison] | None = None,
     sensitivity: Sequence[Sensitivity] | None = None,
 ) -> PrecisionClass | None:
-    """The most exact class that every output lies in; None where there is none.
+    """Return the most exact class whose limits every output keeps.
 
-    `references` are the float32 reference's own comparisons with the truth, in the same order, and so is the
-    `sensitivity` where that was asked for.
+    Args:
+        comparisons: The outputs' comparisons with the truth.
+        references: The float32 reference's comparisons, in the same order.
+        sensitivity: Errors from rounding inputs and weights, in the same order, if they were measured.
+
+    Returns:
+        The class; None if there is none.
     """
     own = references if references is not None else [None] * len(comparisons)
     near = sensitivity if sensitivity is not None else [None] * len(comparisons)
@@ -184,7 +218,7 @@ def reached_class(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToleranceVerdict:
-    """The verdict on one call's outputs. `failure` is None where all lie inside the required class."""
+    """The verdict on one call's outputs. `failure` is None if all are within the required class."""
 
     failure: Failure | None
     required: PrecisionClass
@@ -200,11 +234,18 @@ def judge(
     sensitivity: Sequence[Sensitivity] | None = None,
     names: Sequence[str] | None = None,
 ) -> ToleranceVerdict:
-    """Judge all outputs of one call against a precision class, whose limits are those of `limits_for`.
+    """Judge all outputs of one call by a precision class.
 
-    `names` are the outputs' paths for messages (`output[0]`); they are left out where there is one output.
-    The evidence holds every comparison, the limits in force and the reference's own errors. Statuses:
-    `non_finite` before `wrong_value` before `low_precision`, since the first explains the others.
+    Args:
+        comparisons: The outputs' comparisons with the truth.
+        required: The precision class; `limits_for` gives its limits.
+        references: The float32 reference's comparisons, in the same order.
+        sensitivity: Errors from rounding inputs and weights, in the same order.
+        names: Paths of the outputs for messages (`output[0]`), omitted if there is one output.
+
+    Returns:
+        The verdict. Its evidence has every comparison, the limits and the reference's own errors. `non_finite` comes
+        before `wrong_value` and `low_precision`, because it explains the others.
     """
     own = list(references) if references is not None else [None] * len(comparisons)
     near = list(sensitivity) if sensitivity is not None else [None] * len(comparisons)
@@ -243,7 +284,7 @@ def judge(
 def _explain(
     c: TensorComparison, limits: ErrorLimits, required: PrecisionClass, reached: PrecisionClass | None
 ) -> tuple[Status, str]:
-    """Status and one line for an output outside its limits."""
+    """Return status and one line for an output outside its limits."""
     where = f", first at {list(c.first.index)}: {_got(c.first)}" if c.first else ""
     unwritten = f"; {c.unwritten} were never written" if c.unwritten else ""
     pattern = f"; pattern: {c.pattern}" if c.pattern else ""
@@ -252,7 +293,7 @@ def _explain(
         return (
             Status.non_finite,
             f"{number} of {c.count} values {'is' if number == 1 else 'are'} NaN or infinite where the expected value "
-            f"is not, or the other way round; {c.wrong} wrong in all{where}{unwritten}{pattern}",
+            f"is not, or vice versa; {c.wrong} wrong in total{where}{unwritten}{pattern}",
         )
     if c.exact or c.rms_error is None or c.max_error is None:
         return Status.wrong_value, f"{c.wrong} of {c.count} values wrong{where}{unwritten}{pattern}"
@@ -260,19 +301,23 @@ def _explain(
         worst = f" at {list(c.worst.index)}" if c.worst else ""
         return (
             Status.low_precision,
-            f"right only at {reached.value} precision, {required.value} is asked for: the error is "
-            f"{_about(c.rms_error)} of the output's spread (limit {_about(limits.rms)}), at worst "
-            f"{_about(c.max_error)}{worst} (limit {_about(limits.max)}){pattern if 'constant' in c.pattern else ''}",
+            f"too inexact for {required.value}, within the limits of {reached.value}: typical error "
+            f"{_percent(c.rms_error)} of the output's RMS (limit {_percent(limits.rms)}), worst "
+            f"{_percent(c.max_error)}{worst} (limit {_percent(limits.max)}); a coarser precision or a small mistake in "
+            f"the formula{pattern if 'constant' in c.pattern else ''}",
         )
     return (
         Status.wrong_value,
-        f"{c.wrong} of {c.count} values wrong{where}; off by up to {_about(c.max_error)} of the output's spread"
+        f"{c.wrong} of {c.count} values wrong{where}; largest error {_percent(c.max_error)} of the output's RMS"
         f"{unwritten}{pattern}",
     )
 
 
 def _is_wrong_in_places(c: TensorComparison, reached: PrecisionClass) -> bool:
-    """A few gross errors in an otherwise more exact answer: mistakes, whatever class their sum looks like."""
+    """Return whether a few gross errors spoil an otherwise more exact answer.
+
+    Those are mistakes, whatever class their total error fits.
+    """
     if c.max_error is None or c.rest_rms_error is None or not 0 < c.wrong <= FEW * c.count:
         return False
     rest = next((p for p in _ORDER if c.rest_rms_error <= LIMITS[p].rms), None)
@@ -287,16 +332,30 @@ def _got(place: Element) -> str:
 
 
 def _about(value: float) -> str:
-    """Two digits: enough to debug with, too few to be copied."""
+    """Format with two digits: enough to debug with, too few to copy."""
     return f"{value:.2g}"
 
 
-def kernelbench_rule(actual: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype | None = None) -> bool:
-    """Whether KernelBench would have called this output right: its `allclose` against the float32 reference.
+def _percent(share: float) -> str:
+    """Format a share as a percentage with two digits."""
+    rounded = float(f"{100 * share:.2g}")
+    return f"{rounded:.0f} %" if 100 <= rounded < 1e6 else f"{rounded:g} %"
 
-    Its tolerance (`get_tolerance_for_precision` of its `eval.py`, v0.2) is 1e-4, absolute and relative, for float32 and
-    1e-2 for float16 and bfloat16; `dtype` is the precision of the run, by default the reference's. Another shape
-    or dtype is wrong there too. For comparability only: no verdict here rests on it.
+
+def kernelbench_rule(actual: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype | None = None) -> bool:
+    """Return whether KernelBench would accept this output.
+
+    The rule is `allclose` against the float32 reference, with the tolerance of `get_tolerance_for_precision` in
+    KernelBench's `eval.py` (v0.2): 1e-4, absolute and relative, for float32, and 1e-2 for float16 and bfloat16. Another
+    shape or dtype is wrong. For comparison only: no verdict rests on it.
+
+    Args:
+        actual: The output.
+        reference: The float32 reference's output.
+        dtype: Precision of the run. Default: the reference's dtype.
+
+    Returns:
+        Whether every entry is close.
     """
     far = kernelbench_far(actual, reference, dtype)
     return far is not None and int(far) == 0
@@ -305,8 +364,16 @@ def kernelbench_rule(actual: torch.Tensor, reference: torch.Tensor, dtype: torch
 def kernelbench_far(
     actual: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype | None = None
 ) -> torch.Tensor | None:
-    """How many entries `kernelbench_rule` objects to, at least (0-d, on the device of `actual`, without waiting); None
-    for another shape or dtype.
+    """Count the entries that `kernelbench_rule` rejects, without waiting for the device.
+
+    Args:
+        actual: The output.
+        reference: The float32 reference's output.
+        dtype: Precision of the run. Default: the reference's dtype.
+
+    Returns:
+        A 0-d tensor on the device of `actual`, which is 0 if and only if all entries are close; None for another shape
+        or dtype.
     """
     if actual.shape != reference.shape or actual.dtype != reference.dtype:
         return None

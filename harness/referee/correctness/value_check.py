@@ -1,11 +1,9 @@
-"""The values of a call's answer against the truth: of many calls at once where they are right, of one with all there is
-to be said where they are not.
+"""Compare calls' answers with the truth: many at once, or one in full detail.
 
-Trusted side; used by `verify`, one `ValueCheck` for one solution. On a GPU a call's truth, and the kernels that say
-how far the answer is from it, are enqueued without waiting, and so are the next call's: the next truth takes the
-memory of the one before in the order of the stream, so that many calls need no more of it than one. What the kernels
-found is read for all in one copy. An answer that they do not prove to be right is judged by itself, its truth computed
-again.
+Trusted side; one `ValueCheck` for each solution. On a GPU each call's truth, and the kernels that measure the answer's
+error, are enqueued without waiting. Each truth reuses the memory of the one before, in the order of the stream, so many
+calls need no more memory than one. The results of all calls are read in one copy. An answer that they do not prove
+correct is judged alone, with its truth computed again.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from harness.referee.problem.workspace import POISON, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallVerdict:
-    """What is known of one call. `failure` is None only where everything was proven."""
+    """The verdict on one call. `failure` is None only if everything was proven."""
 
     variant: str
     failure: Failure | None
@@ -53,14 +51,15 @@ class CallVerdict:
     truth: str | None = None
     reference: tuple[TensorComparison, ...] = ()
     kernelbench: bool | None = None
-    """What KernelBench's rule says, which knows the problem's own inputs alone; None where that was not asked."""
+    """Result of KernelBench's rule, for the problem's own inputs only; None if it was not applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredCall:
-    """One call whose answer is to be judged. `changed` are the numbers of the inputs that are not as drawn; `wanted`
-    says whether the reference's own answer is asked for whatever is known of it. It always is on stress inputs: how
-    exact float32 is there differs from draw to draw.
+    """One call whose answer is to be judged.
+
+    `changed` are the numbers of the inputs that differ from the draw. `wanted` requests the reference's own answer in
+    any case. Stress inputs always need it: there the error of float32 differs from draw to draw.
     """
 
     index: int
@@ -71,8 +70,10 @@ class AnsweredCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCheck:
-    """A call whose comparisons are under way. `own` are the reference's own with the truth, and `far` the numbers of
-    the readings that KernelBench's rule needs (None: another form), where its answer was asked for on own inputs.
+    """A call whose comparisons are in progress.
+
+    If the reference's answer was requested, `own` are its comparisons with the truth, and `far` the indices of the
+    readings for KernelBench's rule (None: another shape or dtype).
     """
 
     call: AnsweredCall
@@ -85,20 +86,26 @@ class PendingCheck:
 
 @dataclass(slots=True)
 class ValueCheck:
-    """Judges the values of one solution's calls."""
+    """Judge the values of one solution's calls."""
 
     workspace: Workspace
     required: PrecisionClass
     _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
     _unclear: set[str] = field(default_factory=set)
-    """Variants on which right answers need the longer way: non-finite values, ties that float32 makes."""
+    """Variants whose correct answers need the full comparison: non-finite values, ties from float32 rounding."""
     _mistaken: bool = False
-    """Whether an answer was wrong: others will be, and the longer way is then the shorter one."""
+    """Whether an answer was wrong: further ones probably are, and then the full comparison is faster."""
 
     def begin(self, call: AnsweredCall, readings: DeferredValues, underway: set[str]) -> PendingCheck | CallVerdict:
-        """Start judging a call; its values will be among `readings`. At once where there are no kernels for it.
+        """Start judging a call; judge it at once if there are no kernels for it.
 
-        `underway` are the variants whose reference's own errors will be known from calls begun before this one.
+        Args:
+            call: The call.
+            readings: Receives the values.
+            underway: Variants whose reference errors will be known from calls started before this one. May grow.
+
+        Returns:
+            The check in progress, or the verdict.
         """
         truth = self.workspace.truth(call.index, call.changed)
         variant = self.workspace.variant(call.index)
@@ -107,7 +114,7 @@ class ValueCheck:
         return begun or self._judge(call, truth)
 
     def end(self, begun: PendingCheck, readings: DeferredValues) -> CallVerdict | None:
-        """What the readings prove; None where they do not, and `judge` is to be asked."""
+        """Return the verdict that the readings prove; None if they prove nothing, so that `judge` is needed."""
         call, variant = begun.call, self.workspace.variant(begun.call.index)
         if begun.own is None:
             references = self._references[variant]
@@ -129,7 +136,7 @@ class ValueCheck:
         return self._finding(call, begun.source, begun.tree, comparisons, references, limits, close)
 
     def judge(self, call: AnsweredCall) -> CallVerdict:
-        """All that is to be said of a call, with its truth computed anew."""
+        """Judge a call in full detail, with its truth computed again."""
         finding = self._judge(call, self.workspace.truth(call.index, call.changed))
         if finding.failure is None:
             self._unclear.add(finding.variant)
@@ -154,13 +161,13 @@ class ValueCheck:
         return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
 
     def _actual(self, call: AnsweredCall) -> list[torch.Tensor]:
-        """Where a call's tensors lie, in the order in which they are judged."""
+        """Return a call's tensors, in the order in which they are judged."""
         workspace, held = self.workspace, self.workspace.sets[call.index]
         inputs = held.inputs if workspace.traits.mutates_inputs else ()
         return workspace.tensors((*held.outputs, *held.state, *inputs))
 
     def _leaves(self, answer: Answer) -> list[torch.Tensor]:
-        """The tensors of the reference's answer, in the same order."""
+        """Return the tensors of the reference's answer, in the same order."""
         traits = self.workspace.traits
         leaves = [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
         return [*leaves, *answer.inputs] if traits.mutates_inputs else leaves
@@ -171,15 +178,15 @@ class ValueCheck:
         return [*names, *self.workspace.tree.paths("inputs")] if traits.mutates_inputs else names
 
     def _own(self, call: AnsweredCall) -> Answer:
-        """The reference's own answer."""
+        """Compute the reference's own answer."""
         return self.workspace.answer(call.index, call.changed)
 
     def _constant_limit(self, limits: Sequence[ErrorLimits]) -> float:
-        """What numbers beside the tensors may be off by: as single values of the first of these, if there is one."""
+        """Return the limit for numbers outside tensors: that on single values of the first tensor, if there is one."""
         return (limits[0] if limits else LIMITS[self.required]).max
 
     def _judge(self, call: AnsweredCall, truth: Truth) -> CallVerdict:
-        """Everything about one call, waiting for the device wherever that is needed."""
+        """Judge everything about one call, waiting for the device as needed."""
         actual, expected = self._actual(call), self._leaves(truth.answer)
         variant = self.workspace.variant(call.index)
         close: bool | None = None
@@ -200,14 +207,14 @@ class ValueCheck:
             all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
             and _constants(call.claim, truth.answer.tree, self._constant_limit(limits)) is None
         ):
-            # Indices and counts may differ from the truth's by ties that float32 rounding makes, and values in kind;
-            # and float32 may be less exact on these inputs than on those for which that was found out.
+            # Indices and counts may differ from the truth's by ties from float32 rounding, and values in kind. float32
+            # may also be less exact on these inputs than on those for which its error was measured.
             answer = self._own(call)
             own = self._leaves(answer)
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             limits = [limits_for(self.required, reference) for reference in references]
             comparisons = _compared(actual, expected, own, limits)
-        # Several truths more, which help nobody once an answer was wrong.
+        # These are several more truths, not worth their time once an answer was wrong.
         nearby = () if self._mistaken else self.workspace.nearby(call.index, call.changed, self.required)
         sensitivity = sensitivity_of(
             comparisons,
@@ -218,7 +225,7 @@ class ValueCheck:
         )
         if sensitivity is not None:
             limits = [limits_for(self.required, r, s) for r, s in zip(references, sensitivity, strict=True)]
-            comparisons = _compared(actual, expected, own, limits)  # what lies beyond the limits is another now
+            comparisons = _compared(actual, expected, own, limits)  # other entries exceed the new limits
         return self._finding(
             call,
             truth.source,
@@ -244,8 +251,10 @@ class ValueCheck:
         sensitivity: tuple[Sensitivity, ...] | None = None,
         own: TreeSpec | None = None,
     ) -> CallVerdict:
-        """The finding that follows from the comparisons; `source` and `tree` are the truth's, `own` is the tree of the
-        reference's own answer, `close` is what KernelBench's rule says.
+        """Build the verdict from the comparisons.
+
+        `source` and `tree` are the truth's, `own` is the tree of the reference's own answer, `close` the result of
+        KernelBench's rule.
         """
         judgement = judge(
             comparisons, self.required, references=references, sensitivity=sensitivity, names=self._names()
@@ -270,7 +279,7 @@ class ValueCheck:
 def _enqueued(
     actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], readings: DeferredValues
 ) -> tuple[Pending, ...] | None:
-    """The comparisons of these tensors, under way; None where one of them can't be begun."""
+    """Start the comparisons of these tensors; return None if one of them cannot be started."""
     begun = []
     for a, t in zip(actual, expected, strict=True):
         if (pending := enqueue(a, t, readings)) is None:
@@ -285,7 +294,7 @@ def _compared(
     own: Sequence[torch.Tensor] | None,
     limits: Sequence[ErrorLimits],
 ) -> list[TensorComparison]:
-    """Each tensor held against the truth, and against the reference's `own` where that is given."""
+    """Compare each tensor with the truth, and with the reference's `own` if that is given."""
     return [
         compare(a, t, reference=r, limits=limit, poison_byte=POISON)
         for a, t, r, limit in zip(actual, expected, [None] * len(actual) if own is None else own, limits, strict=True)
@@ -293,9 +302,10 @@ def _compared(
 
 
 def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:
-    """Constants inside the output (a loss or a count returned as a Python number), against the truth's. Where those of
-    the reference's `own` answer are given, floats may be off by four times their error, as tensors may, and others may
-    be equal to them.
+    """Compare constants in the output with the truth's.
+
+    A constant is, for example, a loss or a count as a Python number. If the reference's `own` answer is given, floats
+    may differ by four times its error, as tensors may, and other constants may equal it.
     """
     tree = TreeSpec.from_json(claim.tree)
     exact_own = truth.exact() if own is None else own.exact()

@@ -1,7 +1,7 @@
-"""Verification: what a contestant claims to have returned, and the bytes in the referee's buffers, against the truth.
+"""Verify a burst's answers: the claims, and the bytes in the referee's buffers.
 
-Trusted side. One `Verifier` serves one solution. A pass needs positive proof for every call: structure, shape, dtype
-and device as claimed, values and state as found in the arena (`values`), and inputs left alone.
+Trusted side; one `Verifier` for each solution. A call passes only with positive proof of everything: structure, shape,
+dtype and device as claimed; values and state as found in the arena (`value_check.py`); unchanged inputs.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from harness.referee.problem.workspace import Workspace
 __all__ = ["EXPECTED_DEVICE", "OTHER_LAYOUT", "STATIC_BUFFER", "CallVerdict", "Verifier", "overall", "summarise"]
 
 EXPECTED_DEVICE = "cuda"
-"""Where outputs belong: on the host device too, where a stand-in for CUDA keeps the distinction."""
+"""Device of outputs; also on the host device, whose stand-in for CUDA keeps the distinction."""
 
 STATIC_BUFFER = "static_buffer"
-"""Label: calls return the same memory, so that a later call overwrites an earlier one's result."""
+"""Label: calls return the same memory, so a later call overwrites an earlier one's result."""
 
 OTHER_LAYOUT = "other_layout"
-"""Label: an output's elements were put in order within the timed call, as the reference's lie."""
+"""Label: an output has another memory layout than the reference's; converting it is part of the measured time."""
 
 
 @dataclass(slots=True)
 class Verifier:
-    """Judges the calls of one solution. `labels` grows as properties of the solution show."""
+    """Judge the calls of one solution. `labels` collects properties of the solution."""
 
     workspace: Workspace
     required: PrecisionClass
@@ -52,11 +52,23 @@ class Verifier:
     def check(
         self, planned_calls: Sequence[PlannedCall], done: BurstDone, *, with_reference: bool
     ) -> list[CallVerdict]:
-        """Judge every call of a burst. With `with_reference`, KernelBench's own rule is applied too."""
+        """Judge every call of a burst.
+
+        Args:
+            planned_calls: The calls, in order.
+            done: The contestant's claims.
+            with_reference: Also compute the reference's own answer and apply KernelBench's rule.
+
+        Returns:
+            One verdict for each call.
+
+        Raises:
+            ProblemError: If the reference changes its inputs on some draws only.
+        """
         indices = sorted(
             planned_call.index for planned_call in planned_calls
-        )  # always in one order, whose places are found at once
-        # Waited for: on inputs that a call has changed the reference might do anything.
+        )  # always one order, so that places are cached
+        # This waits for the device: on inputs that a call changed, the reference could do anything.
         changed = dict(zip(indices, self.workspace.changed_inputs(indices), strict=True))
         readings, underway = DeferredValues(), set[str]()
         begun = [
@@ -77,10 +89,10 @@ class Verifier:
             if finding is None:
                 assert isinstance(call, PendingCheck)
                 finding = self._values.judge(call.call)
-                compared = None  # what has been read since must have been what was drawn, too
+                compared = None  # inputs read since then must be checked again
             findings.append(finding)
         if not self.workspace.traits.mutates_inputs:
-            # Whoever changes inputs between that look and their truth is judged by what it made of them.
+            # A solution that changes inputs between the first check and the truth is judged here.
             late = dict(zip(indices, self.workspace.changed_inputs(indices, compared), strict=True))
             findings = [
                 self._mutated(planned_call.index, late[planned_call.index])
@@ -92,39 +104,40 @@ class Verifier:
         return findings
 
     def _compare_again(self, indices: Sequence[int]) -> torch.Tensor | None:
-        """A second look at the inputs, behind all that reads them; None where calls may change them."""
+        """Compare the inputs again, after all reads of them; None if calls may change them."""
         return None if self.workspace.traits.mutates_inputs else self.workspace.compare_inputs(indices)
 
     def _note_addresses(self, done: BurstDone) -> None:
-        # The contestant keeps each result alive until the next call has returned, so fresh outputs can't share one
-        # address; a repeated one is a buffer that the solution keeps. A label, never a verdict.
+        # The contestant keeps each result alive until the next call returns, so new outputs cannot share an address.
+        # A repeated address is a buffer that the solution keeps. This is a label, never a verdict.
         first = [claim.leaves[0].address if claim.leaves else 0 for claim in done.claims]
         repeated = any(a == b != 0 for a, b in itertools.pairwise(first))
         if repeated and STATIC_BUFFER not in self.labels:
             self.labels.append(STATIC_BUFFER)
 
     def _mutated(self, index: int, changed: Sequence[int]) -> CallVerdict:
-        """The finding on a call that changed these inputs. Raises `ProblemError` where the reference changes them too,
-        on this draw and not on that of its trial call: it may even have been the one that did, as both are timed over
-        the same memory.
+        """Return the verdict on a call that changed these inputs.
+
+        Raises `ProblemError` if the reference changes them, too, on this draw but not on its trial call. The reference
+        may even have made this change, as both are timed over the same memory.
         """
         paths = self.workspace.tree.paths("inputs")
         if theirs := self.workspace.inputs_changed_by_reference(index, changed):
             raise ProblemError(
-                f"the reference changes {paths[theirs[0]]} on some draws of its inputs only, so that nobody can tell "
-                "who may; change them in every call, or work on a copy"
+                f"the reference changes {paths[theirs[0]]} on some draws of its inputs only, so the harness cannot "
+                "tell whether a solution may: change the input in every call, or work on a copy"
             )
         return CallVerdict(
             variant=self.workspace.variant(index),
             failure=Failure(
                 status=Status.mutated_input,
-                reason=f"{paths[changed[0]]} was changed by the call; the reference leaves its inputs alone",
+                reason=f"the call changed its input {paths[changed[0]]}; the reference changes none of its inputs",
                 evidence={"changed_inputs": [paths[i] for i in changed]},
             ),
         )
 
     def _begin(self, call: AnsweredCall, readings: DeferredValues, underway: set[str]) -> PendingCheck | CallVerdict:
-        """Begin judging a call, whose values will be among `readings`, or judge it, where nothing needs them."""
+        """Start judging a call, or judge it at once if no values are needed."""
         if failure := self._structure(call.claim):
             return CallVerdict(variant=self.workspace.variant(call.index), failure=failure)
         if call.changed and not self.workspace.traits.mutates_inputs:
@@ -136,16 +149,16 @@ class Verifier:
         try:
             tree = TreeSpec.from_json(claim.tree)
         except TreeError as error:
-            return _tampered(f"an output's description is malformed: {error}")
+            return _tampered(f"the description of the outputs is malformed: {error}")
         if opaque := tree.opaque("output"):
             path, name = opaque[0]
             return Failure(
                 status=Status.wrong_structure, reason=f"{path} is a {one_line(name, limit=200)}, not a plain tensor"
             )
-        if difference := same_structure(traits.tree, tree, values=False):  # those are of each call
+        if difference := same_structure(traits.tree, tree, values=False):  # values differ from call to call
             return Failure(status=Status.wrong_structure, reason=difference)
         if len(claim.leaves) != tree.slots:
-            return _tampered("the number of output tensors does not fit their description")
+            return _tampered("the number of output tensors does not match their description")
         for path, leaf, shape, dtype in zip(
             traits.tree.paths("output"), claim.leaves, traits.shapes, traits.dtypes, strict=True
         ):
@@ -153,16 +166,16 @@ class Verifier:
             if leaf.shape != shape:
                 return Failure(
                     status=Status.wrong_shape,
-                    reason=f"{path} has shape {list(leaf.shape)}, {list(shape)} was expected",
+                    reason=f"{path} has shape {list(leaf.shape)}, expected {list(shape)}",
                 )
             if leaf.dtype != expected:
                 said = one_line(leaf.dtype, limit=40)
-                return Failure(status=Status.wrong_dtype, reason=f"{path} is {said}, {expected} was expected")
+                return Failure(status=Status.wrong_dtype, reason=f"{path} has dtype {said}, expected {expected}")
             if leaf.device != EXPECTED_DEVICE and not self.coerce:
                 return Failure(
                     status=Status.wrong_device,
-                    reason=f"{path} is on the device {leaf.device[:40]!r}, its inputs are on the GPU; return it there, "
-                    "or use --device-policy coerce to have it copied inside the timed call",
+                    reason=f"{path} is on the device {leaf.device[:40]!r}, expected the GPU, where its inputs are: "
+                    "return it there, or use --device-policy coerce, which copies it inside the timed call",
                 )
             if leaf.device != EXPECTED_DEVICE and "coerced_device" not in self.labels:
                 self.labels.append("coerced_device")
@@ -171,7 +184,7 @@ class Verifier:
         if claim.state_missing:
             return Failure(
                 status=Status.wrong_state,
-                reason=f"the reference updates {claim.state_missing[0][:200]!r}; ModelNew has no such state",
+                reason=f"ModelNew has no state {claim.state_missing[0][:200]!r}, which the reference updates",
             )
         return None
 
@@ -195,10 +208,15 @@ _GRAVITY = (
 
 
 def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -> Failure | None:
-    """The gravest failure of all calls, preferring one on the problem's own inputs; None is a pass.
+    """Return the most severe failure of all calls, preferably on the problem's own inputs.
 
-    Wrong values beside parameters of the reference that ModelNew has no place for are `wrong_state`: the comparison
-    says nothing about the arithmetic then.
+    Args:
+        findings: Verdicts on the calls.
+        unmatched: Parameters and buffers of the reference without a counterpart in ModelNew. Wrong values then become
+            `wrong_state`: the comparison says nothing about the arithmetic.
+
+    Returns:
+        The failure; None if all calls passed.
     """
     failed = [finding for finding in findings if finding.failure is not None]
     if not failed:
@@ -212,7 +230,7 @@ def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -
     )
     failure = chosen.failure
     assert failure is not None
-    # The form of an answer does not depend on its inputs; only values do.
+    # Only values depend on the inputs, not the structure of an answer.
     suffix = (
         ""
         if chosen.variant == "own" or chosen.judgement is None
@@ -222,7 +240,7 @@ def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -
     if unmatched and failure.status in (Status.wrong_value, Status.low_precision):
         return Failure(
             status=Status.wrong_state,
-            reason=f"the reference's {unmatched[0]!r} has no equal place in ModelNew, and the values differ: "
+            reason=f"ModelNew has no parameter or buffer that matches the reference's {unmatched[0]!r}: "
             f"{failure.reason}"[:450],
             evidence=failure.evidence,
         )
@@ -230,7 +248,15 @@ def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -
 
 
 def summarise(findings: Sequence[CallVerdict]) -> Mapping[str, Any]:
-    """Evidence of a verification: worst errors a variant, of solution and reference, truth's source."""
+    """Return the evidence of a verification.
+
+    Args:
+        findings: Verdicts on the calls.
+
+    Returns:
+        Largest errors per variant, of solution and reference; the truth's sources; the precision reached; whether
+        KernelBench would accept the solution.
+    """
     variants: dict[str, dict[str, Any]] = {}
     for finding in findings:
         held = variants.setdefault(

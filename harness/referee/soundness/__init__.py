@@ -1,4 +1,4 @@
-"""Lint for problems: each must prove that it tells right answers from wrong ones, before anybody is judged by it."""
+"""Check whether a problem rejects wrong answers, before it scores solutions."""
 
 from harness.referee.soundness.degenerate import Soundness, taken_for_right
 from harness.referee.soundness.ledger import LedgerError, append_to_ledger, key_of, read_ledger

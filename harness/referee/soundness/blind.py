@@ -1,7 +1,7 @@
-"""Answers that no computation on the call's own inputs went into, and right answers put in the wrong place.
+"""Wrong answers made without the call's inputs, or right ones misplaced.
 
-Control layer; trusted side. `other` is always the reference's output on other inputs: what a previous call left, or
-what someone who knows the problem but not the inputs could prepare.
+Trusted side. `other` is always the reference's output on other inputs: an old result, or one prepared by an author who
+knows the problem but not the inputs.
 """
 
 from __future__ import annotations
@@ -14,28 +14,31 @@ from harness.referee.soundness.samples import Leaves, ReferenceCall
 from harness.referee.soundness.wrong import Wrong
 
 MAX_TILE = 32
-"""Entries along a dimension that a forgotten last tile has at most."""
+"""Largest number of entries of a missing last tile along a dimension."""
 
 ONE = Callable[[torch.Tensor, torch.Tensor], "torch.Tensor | None"]
-"""One output from the right one and another call's."""
+"""Makes one output from the right output and another call's."""
 
 
 def blind(outputs: int) -> list[Wrong]:
-    """The cheap ones, for a problem with this many output tensors: all outputs replaced at once."""
+    """The cheap wrong answers for a problem with this many output tensors.
+
+    All outputs are replaced at once.
+    """
     found = [
         _everywhere("constants", "zeros", lambda own, other: torch.zeros_like(own)),
         _everywhere("constants", "ones", lambda own, other: torch.ones_like(own)),
         _everywhere("constants", "the mean of another output, everywhere", _mean),
         _everywhere("previous_output", "the output of another call on other inputs", lambda own, other: other.clone()),
-        _everywhere("half_written", "the first half, the rest zero", _half(zero=True, first=True)),
-        _everywhere("half_written", "the first half, the rest from another call", _half(zero=False, first=True)),
-        _everywhere("half_written", "the second half, the rest from another call", _half(zero=False, first=False)),
+        _everywhere("half_written", "the first half only, the rest zero", _half(zero=True, first=True)),
+        _everywhere("half_written", "the first half only, the rest from another call", _half(zero=False, first=True)),
+        _everywhere("half_written", "the second half only, the rest from another call", _half(zero=False, first=False)),
     ]
     return found if outputs else []
 
 
 def blind_thorough(own: Leaves) -> list[Wrong]:
-    """One output replaced at a time, rows averaged, and every neighbouring index."""
+    """Wrong answers with one output replaced, rows averaged, or an index off by one."""
     found: list[Wrong] = []
     for i, leaf in enumerate(own):
         where = f"output {i}: " if len(own) > 1 else ""
@@ -55,22 +58,23 @@ def blind_thorough(own: Leaves) -> list[Wrong]:
                 continue
             found += [
                 _single(i, "neighbouring_index", f"{where}shifted by one along dimension {dim}", _rolled(dim)),
-                _single(
-                    i, "neighbouring_index", f"{where}last tile of dimension {dim} left zero", _tile(dim, zero=True)
-                ),
+                _single(i, "neighbouring_index", f"{where}last tile of dimension {dim} zero", _tile(dim, zero=True)),
                 _single(
                     i,
                     "neighbouring_index",
-                    f"{where}last tile of dimension {dim} left from before",
+                    f"{where}last tile of dimension {dim} from another call",
                     _tile(dim, zero=False),
-                    may_agree=True,  # a total that is always the same, say: what stays in the buffer is poisoned anyway
+                    may_agree=True,  # for instance a total that is always the same; output buffers are poisoned anyway
                 ),
             ]
     return found
 
 
 def tile_of(size: int) -> int:
-    """Entries of the last tile along a dimension: of a short one an eighth, so that most of it stays right."""
+    """Entries of the last tile along a dimension.
+
+    For a short dimension it is an eighth, so that most of it stays right.
+    """
     return max(1, min(MAX_TILE, size // 8))
 
 
@@ -107,7 +111,7 @@ def _mean(own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def _average_row(own: torch.Tensor, other: torch.Tensor) -> torch.Tensor | None:
     if not own.is_floating_point() or own.shape[0] < 2:
         return None
-    # By way of float64: a mean of many halves in their own type would be coarse.
+    # In float64, because a mean of many half-precision values in their own type would be inexact.
     return other.mean(dim=0, keepdim=True, dtype=torch.float64).to(own.dtype).expand(own.shape).clone()
 
 

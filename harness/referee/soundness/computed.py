@@ -1,6 +1,6 @@
-"""Solutions that compute nearly the right thing: one input or parameter not used, a tile not read, too coarse numbers.
+"""Wrong answers that are nearly right: an input, a tile or precision is missing.
 
-Control layer; trusted side. Each runs the reference itself with something changed.
+Trusted side. Each runs the reference itself with one change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COARSER = {
     PrecisionClass.BF16: (torch.float8_e4m3fn,),
     PrecisionClass.FP8: (),
 }
-"""Types whose arithmetic a class must tell from its own. Half precision in a product is as exact as TF32."""
+"""Dtypes whose arithmetic each class must reject. Half precision in a product is as exact as TF32."""
 
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "mv", "dot", "addmv")
 _TF32_BITS = 13
@@ -37,7 +37,7 @@ _TF32_BITS = 13
 def run_model(
     model: Callable[..., Any], inputs: Sequence[torch.Tensor], sample: ReferenceCall, oracle: Reference, device: Device
 ) -> Leaves:
-    """The outputs of one call of `model`, its state and its inputs left as they were."""
+    """The outputs of one call of `model`; its state and inputs stay unchanged."""
     own = [leaf.clone() for leaf in inputs] if oracle.traits.mutates_inputs else list(inputs)
     device.reseed(sample.seed)
     with torch.no_grad():
@@ -48,7 +48,7 @@ def run_model(
 
 
 def unused_inputs(sample: ReferenceCall, drawer: SampleDrawer, oracle: Reference, device: Device) -> list[Wrong]:
-    """One for every input tensor: the same input of another draw in its place."""
+    """One wrong answer per input tensor: that input is taken from another draw."""
     found = []
     for i, path in enumerate(sample.tree.paths("input")):
         found.append(
@@ -65,7 +65,7 @@ def _with_other_input(
     def answer(sample: ReferenceCall, _: Leaves) -> Sequence[torch.Tensor]:
         other = drawer.inputs(sample.variant)[0][index]
         if torch.equal(other, sample.inputs[index]):
-            other = _shaken(other)  # an input without chance in it: the same in every draw
+            other = _shaken(other)  # an input without randomness is the same in every draw
         inputs = [other if i == index else leaf for i, leaf in enumerate(sample.inputs)]
         return run_model(oracle.model, inputs, sample, oracle, device)
 
@@ -79,7 +79,7 @@ def _shaken(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def unused_parameters(oracle: Reference, device: Device) -> list[Wrong]:
-    """One for every parameter: other values in its place."""
+    """One wrong answer per parameter: the parameter has other values."""
     return [
         Wrong(rule="moves_with_parameters", name=f"{name} not used", answer=_with_other_parameter(name, oracle, device))
         for name, _ in oracle.model.named_parameters()
@@ -93,7 +93,7 @@ def _with_other_parameter(
         parameter = dict(oracle.model.named_parameters())[name]
         kept = parameter.detach().clone()
         with torch.no_grad():
-            # Rolled, so that its statistics stay; what is the same everywhere (ones, zeros) is changed instead.
+            # Rolling keeps its statistics; a constant parameter (ones, zeros) gets other values instead.
             moved = kept.view(-1).roll(1).view(kept.shape)
             parameter.copy_(kept * 1.25 + 0.25 if torch.equal(moved, kept) else moved)
         try:
@@ -106,7 +106,7 @@ def _with_other_parameter(
 
 
 def unread_tiles(sample: ReferenceCall, oracle: Reference, device: Device) -> list[Wrong]:
-    """For every dimension of every floating-point input: its last tile read as zero."""
+    """One wrong answer per input dimension: the last tile counts as zero."""
     found = []
     for i, (path, leaf) in enumerate(zip(sample.tree.paths("input"), sample.inputs, strict=True)):
         for dim, size in enumerate(leaf.shape):
@@ -136,14 +136,17 @@ def _without_tile(
 
 
 def coarser(sample: ReferenceCall, required: PrecisionClass, oracle: Reference, device: Device) -> list[Wrong]:
-    """The reference in every type that its class must tell from its own, and products of TF32 where there are any."""
+    """The reference in every dtype that its class must reject.
+
+    For fp32 also with operands rounded to TF32, if it has matrix products.
+    """
     floats = [leaf for leaf in (*sample.inputs, *sample.own) if leaf.is_floating_point()]
     if not floats:
         return []
     found = []
     for dtype in COARSER[required]:
         name = str(dtype).removeprefix("torch.")
-        # Where the coarser type gives the very bits (a comparison, a count), using it is no mistake.
+        # If the coarser dtype gives the same bits (a comparison, a count), using it is no mistake.
         answer = _in_type(dtype, oracle, device)
         found.append(Wrong(rule="lower_precision", name=f"computed in {name}", answer=answer, may_agree=True))
     if required is PrecisionClass.FP32 and _has_products(sample, oracle, device):
@@ -160,7 +163,7 @@ def _in_type(
 
     def answer(sample: ReferenceCall, other: Leaves) -> Sequence[torch.Tensor]:
         if dtype.itemsize == 1:
-            return rounded(sample, other)  # nothing computes in these types
+            return rounded(sample, other)  # torch has no arithmetic in 8-bit types
         if "model" not in held:
             held["model"] = copy.deepcopy(oracle.model).to(dtype=dtype)
         inputs = [leaf.to(dtype) if leaf.is_floating_point() else leaf for leaf in sample.inputs]
@@ -169,7 +172,7 @@ def _in_type(
         except (RuntimeError, TypeError, NotImplementedError) as error:
             if is_shortage(error):
                 raise
-            return rounded(sample, other)  # an operation that this device lacks in this type, or mixed types
+            return rounded(sample, other)  # this device lacks the operation in this dtype, or dtypes are mixed
         return [leaf.to(own.dtype) for leaf, own in zip(leaves, sample.own, strict=True)]
 
     return answer
@@ -194,7 +197,7 @@ def _with_rounded(
 
 
 def _to_tf32(leaf: torch.Tensor) -> torch.Tensor:
-    """Rounded to 10 bits of mantissa, to nearest."""
+    """Round to 10 bits of mantissa, to nearest."""
     if leaf.dtype is not torch.float32:
         return leaf
     bits = leaf.contiguous().view(torch.int32)

@@ -1,14 +1,12 @@
-"""The cheap part of lint, for the referee: does this problem reject answers that nothing was computed for?
+"""Run the cheap part of lint in the referee.
 
-Control layer; trusted side. Runs once a problem and workload, before any guest is in, over the referee's own bench. A
-sound problem rejects nearly all of them on the first call, so that it costs one or two more truths.
+Trusted side. Runs once per problem and workload in the referee's own workspace, before a contestant starts. A sound
+problem rejects nearly all such answers on the first call, so the check costs one or two more truths.
 
-Decision: a problem that takes zeros, a constant, another call's output or half an output for right scores nobody. To
-call its solutions `passed` would be a verdict that nothing stands behind, and to call them wrong would blame them for
-the problem; so they end as `harness_error` with the reason, unless somebody asks for the score knowingly
-(`--allow-degenerate`, which leaves a label). `harness problems lint` says more. Pinned by
-`tests/unit/referee/soundness/test_degenerate.py`. So do those of a problem whose reference gives two answers to one
-call: no solution can match both.
+Solutions of a problem that accepts zeros, a constant, another call's output or half an output end as `harness_error`.
+`passed` would mean nothing, and a wrong-value status would blame the solution for the problem's fault.
+`--allow-degenerate` scores them anyway and sets a label. Solutions also end as `harness_error` if the reference gives
+two answers to one call, because no solution can match both. Test: `tests/unit/referee/soundness/test_degenerate.py`.
 """
 
 from __future__ import annotations
@@ -26,23 +24,26 @@ from harness.referee.soundness.samples import Leaves, ReferenceCall, make_sample
 from harness.referee.soundness.wrong import run_trials
 
 HERE, ELSEWHERE = 0, 1
-"""Sets of the bench: the call that is answered, and the one whose output is given instead."""
+"""Sets of the workspace: the call to answer, and the call whose output is given instead."""
 
 APART = 0.05
-"""Scaled error between two answers of the reference to one call from which they are two. Sums that are added in
-another order each time (atomics) differ by rounding alone, far less than this."""
+"""Scaled error from which two answers of the reference to one call count as different.
+
+Sums added in another order (atomics) differ by rounding alone, far less than this.
+"""
 
 
 class Soundness:
-    """Looks once at each problem of a referee's."""
+    """Checks each problem of a referee once."""
 
     def __init__(self, *, allow_degenerate: bool) -> None:
         self._allow = allow_degenerate
         self._found: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def check(self, workspace: Workspace) -> tuple[str, ...]:
-        """What the problem wrongly takes for right. Raises `ProblemError` where there is something and it is not
-        allowed, or where the reference differs from itself.
+        """Return the wrong answers that the problem accepts.
+
+        Raises `ProblemError` if there are any and they are not allowed, or if the reference is not deterministic.
         """
         problem = workspace.problem
         key = (
@@ -54,23 +55,26 @@ class Soundness:
         if key not in self._found:
             if not self._allow and (apart := _apart_from_itself(workspace)) > APART:
                 raise ProblemError(
-                    f"the reference is not deterministic: two calls on the same inputs, seeded alike, are {apart:.2g} "
-                    "of the output's size apart; draw random numbers with torch's generators only"
+                    f"the reference is not deterministic: two calls with the same inputs and seed differ by "
+                    f"{apart:.2g} of the output's RMS; draw random numbers with torch's generators only"
                 )
             self._found[key] = taken_for_right(workspace, problem.precision)
         found = self._found[key]
         if found and not self._allow:
             more = f" and {len(found) - 1} more" if found[1:] else ""
             raise ProblemError(
-                f"degenerate problem: it takes for right {found[0]}{more}; "
-                "harness problems lint says more, --allow-degenerate scores it all the same"
+                f"degenerate problem: it accepts a wrong answer: {found[0]}{more}; run harness problems lint for "
+                "details, or pass --allow-degenerate to score its solutions anyway"
             )
         return found
 
 
 def _apart_from_itself(workspace: Workspace) -> float:
-    """The largest scaled error between two answers of the reference to one call, of outputs that are real numbers and
-    finite. Draws into the first set of `workspace`. Where the device lacks the memory to look, 0.
+    """The largest scaled error between two answers of the reference to one call.
+
+    Only finite floating-point outputs count.
+
+    Draws into the first set of `workspace`. Returns 0 if the device has too little memory for the check.
     """
     workspace.draw(HERE, "own")
     inputs = workspace.tensors(workspace.sets[HERE].inputs)
@@ -79,7 +83,7 @@ def _apart_from_itself(workspace: Workspace) -> float:
             workspace.oracle.answer(inputs, workspace.tree, workspace.call_seed(HERE)).leaves for _ in range(2)
         )
         pairs = [(a.contiguous(), b.contiguous()) for a, b in zip(one, other, strict=True) if a.is_floating_point()]
-        # Nearly always they are the same bits, which is told in a small part of the time.
+        # Usually the bits are equal, and comparing bits takes a small part of the time of `compare`.
         differing = [(a, b) for a, b in pairs if a.shape == b.shape and not torch.equal(a, b)]
         return max((compare(a, b, limits=UNLIMITED).rms_error or 0.0 for a, b in differing), default=0.0)
     except torch.OutOfMemoryError:
@@ -90,9 +94,14 @@ def _apart_from_itself(workspace: Workspace) -> float:
 
 
 def taken_for_right(workspace: Workspace, required: PrecisionClass) -> tuple[str, ...]:
-    """What the problem wrongly accepts, in words; empty where it rejects all that it was shown.
+    """Return the names of the wrong answers that the problem accepts.
 
-    Draws into the first two sets of `workspace`. Where the device lacks the memory to look, nothing is found.
+    Args:
+        workspace: The problem's workspace; its first two sets are overwritten.
+        required: The precision class that answers must reach.
+
+    Returns:
+        Names of wrong answers; empty if all are rejected, or if the device has too little memory for the check.
     """
     try:
         trials = run_trials(

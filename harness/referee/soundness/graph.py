@@ -1,6 +1,8 @@
-"""The reference with one operation of its graph left out or replaced by its neighbour, by torch.fx where that traces.
+"""Wrong answers from the reference with one operation left out or replaced.
 
-Control layer; trusted side.
+This needs a model that torch.fx can trace.
+
+Trusted side.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from harness.referee.soundness.samples import Leaves, ReferenceCall
 from harness.referee.soundness.wrong import Wrong
 
 MAX_MUTANTS = 1000
-"""Most mutants of one problem; a graph with more is a loop unrolled, and the notes say how many were left out."""
+"""Maximum number of mutants of one problem.
+
+A graph with more is an unrolled loop; a note says how many were skipped.
+"""
 
 _NEUTRAL = frozenset(
     {
@@ -58,7 +63,7 @@ _NEUTRAL = frozenset(
         "broadcast_to",
     }
 )
-"""Operations that move or rename values; leaving them out is no mistake in arithmetic."""
+"""Operations that move or rename values; leaving one out is no arithmetic mistake."""
 
 _SWAPPED: Mapping[str, Callable[..., Any]] = {
     "add": operator.sub,
@@ -102,13 +107,14 @@ _SWAPPED: Mapping[str, Callable[..., Any]] = {
     "avg_pool2d": F.max_pool2d,
     "avg_pool3d": F.max_pool3d,
 }
-"""What somebody may take for the operation; arguments that the other one does not know make it crash, untried."""
+"""Operations easily mistaken for each other. A mutant whose arguments do not fit crashes and does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutants:
-    """The wrong graphs, how many operations there were to change, how many graphs are left out (see `MAX_MUTANTS`), and
-    why there may be none.
+    """The mutants of one problem.
+
+    Also: the number of operations, of mutants left out, and why there may be none.
     """
 
     wrongs: tuple[Wrong, ...]
@@ -119,7 +125,10 @@ class Mutants:
 
 
 def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants:
-    """Every operation dropped where an argument has its result's shape, and replaced where it has a neighbour."""
+    """Drop or replace every operation of the reference, one at a time.
+
+    An operation is dropped if an argument has its result's shape, and replaced if it is in `_SWAPPED`.
+    """
     try:
         traced = torch.fx.symbolic_trace(oracle.model)
         shapes = _shapes(traced, sample, oracle, device)
@@ -174,8 +183,9 @@ def _of_node(
 
 
 class _Mutant(torch.fx.Interpreter):
-    """Runs the traced graph with one operation's result made otherwise. Nothing is compiled, so that hundreds of them
-    cost their calls and little else.
+    """Run the traced graph with another result for one operation.
+
+    Nothing is compiled, so that hundreds of mutants cost little more than their calls.
     """
 
     def __init__(self, traced: torch.fx.GraphModule, name: str, otherwise: Callable[[_Mutant, torch.fx.Node], Any]):
@@ -190,7 +200,7 @@ class _Mutant(torch.fx.Interpreter):
         try:
             return self.run(*arguments, enable_io_processing=False)
         finally:
-            self.env = {}  # the result stands there too: of a hundred mutants, more than a GPU holds
+            self.env = {}  # it holds the result, and the results of a hundred mutants exceed a GPU's memory
 
 
 def _answering(
@@ -213,7 +223,7 @@ def _replaced(other: Callable[..., Any]) -> Callable[[_Mutant, torch.fx.Node], A
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Runs the graph once and notes shape and dtype of every tensor."""
+    """Run the graph once and note shape and dtype of every tensor."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
@@ -239,7 +249,7 @@ def _shapes(
     leaves = flatten(result)[0]
     oracle.restore_state()
     if not sample.equals(leaves) and sample.rejects(leaves):
-        raise ValueError("the traced graph gives other values than the model")
+        raise ValueError("the graph traced by torch.fx gives other values than the model")
     return recorder.seen
 
 

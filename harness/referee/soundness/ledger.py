@@ -1,7 +1,9 @@
-"""Findings on disk: a JSON line a problem, appended as each is done, so that a lint that was cut short goes on.
+"""Keep lint reports in a file, one JSON line per problem.
 
-Control layer; imports `findings` only. Files of several machines or GPUs are joined by concatenation; of two lines
-about the same problem (by digest), workload and device the later counts.
+An interrupted lint resumes from it.
+
+Files of several machines or GPUs are joined by concatenation. Of two lines on the same problem (by digest), workload
+and device, the later one counts.
 """
 
 from __future__ import annotations
@@ -21,23 +23,33 @@ Key = tuple[str, str, str]
 
 
 class LedgerError(ValueError):
-    """The file is none of these."""
+    """The file is not a file of lint reports."""
 
 
 def key_of(report: ProblemReport) -> Key:
+    """Return the key by which the ledger identifies a report."""
     return report.digest, report.workload, report.device
 
 
 def read_ledger(path: Path) -> Mapping[Key, ProblemReport]:
-    """Everything the file holds; nothing where there is no file. A last line that was cut off by the end of its writer
-    is passed over; anything else that is no finding raises `LedgerError` with its line. `OSError` is passed on.
+    """Read all reports of a file.
+
+    Args:
+        path: The file. A last line cut off by the end of its writer is skipped.
+
+    Returns:
+        Reports by key; empty if the file does not exist.
+
+    Raises:
+        LedgerError: A line is not a report; the message has its number.
+        OSError: The file can't be read.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError as error:
-        raise LedgerError(f"{path}: not UTF-8") from error
+        raise LedgerError(f"{path}: the file is not UTF-8") from error
     found: dict[Key, ProblemReport] = {}
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
@@ -46,21 +58,29 @@ def read_ledger(path: Path) -> Mapping[Key, ProblemReport]:
         try:
             held = json.loads(line)
             if held["format"] > FORMAT:
-                raise LedgerError(f"{path}, line {number}: format {held['format']}, of a newer harness")
+                raise LedgerError(f"{path}, line {number}: format {held['format']} is of a newer harness")
             report = ProblemReport.from_json(held)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, LedgerError):
                 raise
             if number == len(lines):
-                break  # no newline behind it: it was never finished
-            raise LedgerError(f"{path}, line {number}: no finding of `harness problems lint`") from error
+                break  # no newline follows, so its writer was interrupted
+            raise LedgerError(f"{path}, line {number}: not a report of `harness problems lint`") from error
         found.pop(key_of(report), None)
         found[key_of(report)] = report
     return found
 
 
 def append_to_ledger(path: Path, report: ProblemReport) -> None:
-    """One more line, on the disk when this returns. `OSError` is passed on."""
+    """Append one report as a line, and flush it to disk.
+
+    Args:
+        path: The file; missing folders are created.
+        report: The report.
+
+    Raises:
+        OSError: The file can't be written.
+    """
     line = json.dumps({"format": FORMAT, **report.to_json()}, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
@@ -74,7 +94,7 @@ def append_to_ledger(path: Path, report: ProblemReport) -> None:
 
 
 def _drop_cut_line(descriptor: int) -> None:
-    """Shorten a file to its last whole line."""
+    """Shorten a file to its last complete line."""
     size = os.fstat(descriptor).st_size
     whole = os.pread(descriptor, size, 0).rfind(b"\n") + 1
     os.ftruncate(descriptor, whole)

@@ -1,7 +1,7 @@
-"""One problem against every rule: is it worth being solved, and can it tell right answers from wrong ones?
+"""Check one problem against every rule of lint.
 
-Control layer; trusted side. Executes the problem, never a solution. "Rejected" means by the rule and over the calls
-with which solutions are judged.
+Trusted side. Executes the problem, never a solution. "Rejected" means: by the rule and on the calls that solutions are
+judged with.
 """
 
 from __future__ import annotations
@@ -35,31 +35,30 @@ from harness.referee.soundness.samples import Leaves, ReferenceCall, SampleDrawe
 from harness.referee.soundness.wrong import Fate, Trial, Wrong, run_trials
 
 FLOPS_TOLERANCE = 0.1
-"""How far a declaration may be from torch's count: the additions of a bias, a last partial tile."""
+"""Allowed relative difference between declared flops and torch's count (additions of a bias, a last partial tile)."""
 
 ROOM = 4.0
-"""How many times the float32 reference's own error its class must allow."""
+"""Factor by which the class's tolerance must exceed the float32 reference's own error."""
 
 CLASS_ROOM = 2.0
-"""The same for a class coarser than fp32, in whose arithmetic the reference may compute itself: torch's convolutions
-use TF32 on a GPU, half types round every result.
+"""The same for a class coarser than fp32, whose arithmetic the reference itself may use.
 
-That arithmetic alone takes a quarter to a third of the limit (2.6e-4 to 3.4e-4 of 1.1e-3 where TF32 is rounded, see
-`LIMITS`), and every further product of a chain adds to it, so that no room of four is to be had. Where there is less,
-solutions are held to four times the reference's error (`limits_for`); a room of two keeps that within twice the class's
-own limit, and only what an operation magnifies beyond its class's rounding breaks the rule. That the next coarser type
-stays outside is tried on every problem (`lower_precision`).
+torch's convolutions use TF32 on a GPU, and half types round every result. That arithmetic alone takes a quarter to a
+third of the limit (2.6e-4 to 3.4e-4 of 1.1e-3 with TF32 rounding, see `LIMITS`). Every further product of a chain adds
+to it, so a factor of four is out of reach. If there is less room, solutions may have four times the reference's error
+(`limits_for`); a factor of two keeps that within twice the class's own limit. `lower_precision` checks on every problem
+that the next coarser type is still rejected.
 
-On `large_values` inputs such a class is held to its rms alone: where terms a thousand times as large as the rest
-cancel, an entry keeps the rounding of those terms, and of 1e8 entries a few always do (0.02 of 0.011 for one TF32
-convolution). On all other inputs single entries count.
+On `large_values` inputs, only the RMS error of such a class counts: if terms a thousand times the others cancel, an
+entry keeps their rounding, and of 1e8 entries a few always do (0.02 of 0.011 for one TF32 convolution). On all other
+inputs single entries count.
 """
 
 LAUNCH_FACTOR = 1.3
 LAUNCH_SAMPLES = 15
 
 MAX_DETAILS = 12
-"""Most lines that one broken rule lists."""
+"""Maximum number of lines for one broken rule."""
 
 MAX_HOST_BYTES = 2**26
 """Inputs larger than this make a problem too slow on the CPU; it then needs a small workload."""
@@ -78,7 +77,19 @@ _RULES_OF_TRIALS = (
 
 
 def lint_problem(problem: Problem, workload: Workload, device: Device) -> ProblemReport:
-    """Check every rule. Only a fault of the machine raises (out of memory); whatever the problem does is a finding."""
+    """Check every rule of lint on one problem.
+
+    Args:
+        problem: The problem; it is executed in this process.
+        workload: The sizes, and the precision class if the workload has its own.
+        device: The device that the reference runs on.
+
+    Returns:
+        The report; every fault of the problem is a finding in it.
+
+    Raises:
+        torch.OutOfMemoryError: The machine has too little memory.
+    """
     begin = time.perf_counter()
     checks: list[RuleCheck] = []
     notes: list[str] = []
@@ -105,8 +116,14 @@ def lint_problem(problem: Problem, workload: Workload, device: Device) -> Proble
 
 
 def too_large_for_host(problem: Problem, workload: Workload) -> int | None:
-    """Bytes of the inputs where they are more than the CPU should be asked to lint; None where they are not, or where
-    the problem does not tell without drawing them.
+    """Return the bytes of the inputs if they are too large to lint on the CPU.
+
+    Args:
+        problem: The problem.
+        workload: The sizes.
+
+    Returns:
+        Bytes, if more than `MAX_HOST_BYTES`. None otherwise, or if the sizes are unknown without drawing inputs.
     """
     try:
         with torch.device("meta"):
@@ -118,7 +135,7 @@ def too_large_for_host(problem: Problem, workload: Workload) -> int | None:
 
 
 class _Linted:
-    """One problem made ready."""
+    """One problem, loaded, with its reference and one sample."""
 
     def __init__(self, problem: Problem, workload: Workload, device: Device) -> None:
         self.problem = problem
@@ -133,12 +150,12 @@ class _Linted:
         self.first = make_sample("own", leaves, tree, 4242, self.oracle, self.required)
         if self.first.source != "float64 " + device.torch_device.type:
             because = f": {self.oracle.float32_because}" if self.oracle.float32_because else ""
-            self.notes.append(f"the truth is {self.first.source}{because}")
+            self.notes.append(f"the truth was computed in {self.first.source}{because}")
 
     def checks(self) -> list[RuleCheck]:
         found = [self._deterministic(), self._flops(), self._launch_floor()]
         if not self.first.own:
-            reason = "the reference returns no tensor, only numbers"
+            reason = "the reference returns only numbers, no tensor"
             return found + [_unchecked(rule, reason) for rule in ("finite", "reference_precision", *_RULES_OF_TRIALS)]
         wrongs, unchecked = self._wrongs()
         non_finite: list[str] = []
@@ -149,29 +166,27 @@ class _Linted:
             _check_of_trials(rule, [t for t in trials if t.wrong.rule == rule], unchecked.get(rule))
             for rule in _RULES_OF_TRIALS
         ]
-        # The remaining variants, for what is watched on them. Of the largest problems a sample, and what it takes to
-        # make the next one, fill most of a GPU of 80 GB: none is held meanwhile, as a loop's variable would hold one.
+        # The remaining variants are only watched. A sample of the largest problems, and what it takes to make the next
+        # one, fill most of an 80 GB GPU; a loop variable would keep one sample alive too long.
         del wrongs, trials, self.first
         collections.deque(watched, maxlen=0)
         return [*found, _check("finite", non_finite), _check("reference_precision", imprecise), *tried]
 
     def _wrongs(self) -> tuple[list[Wrong], dict[str, str]]:
-        """The wrong solutions of this problem, and why a rule may have none."""
+        """The wrong answers for this problem, and for each rule why it may have none."""
         first, oracle, device = self.first, self.oracle, self.device
         graph = mutants(first, oracle, device)
         if graph.not_traced is not None:
             self.notes.append(
-                f"operations could not be left out one by one, torch.fx does not trace it: {graph.not_traced}"
+                f"no operation was left out, because torch.fx does not trace the model: {graph.not_traced}"
             )
         elif graph.untried:
             self.notes.append(
-                f"{len(graph.untried)} of {graph.operations} operations have nothing of their shape or kind to take "
-                f"their place: {', '.join(graph.untried[:6])}"
+                f"{len(graph.untried)} of {graph.operations} operations were neither left out nor replaced (no "
+                f"argument of the same shape, no similar operation): {', '.join(graph.untried[:6])}"
             )
         if graph.left_out:
-            self.notes.append(
-                f"{graph.left_out} operations beyond the first {len(graph.wrongs)} changed were not tried"
-            )
+            self.notes.append(f"{graph.left_out} changed graphs beyond the first {len(graph.wrongs)} were not tried")
         wrongs = [
             *blind(len(first.own)),
             *blind_thorough(first.own),
@@ -181,27 +196,31 @@ class _Linted:
             *coarser(first, self.required, oracle, device),
             *graph.wrongs,
         ]
-        traced = f"not traced by torch.fx: {graph.not_traced}" if graph.not_traced else "no operation to leave out"
+        traced = (
+            f"torch.fx does not trace the model: {graph.not_traced}"
+            if graph.not_traced
+            else "the model has no operation to leave out"
+        )
         unchecked = {
-            "moves_with_inputs": "it has no tensor input",
-            "moves_with_parameters": "it has no parameters",
-            "dropped_tile": "it has no floating-point input of more than one entry",
-            "lower_precision": "no coarser arithmetic, or no floating-point values",
-            "neighbouring_index": "its outputs have one entry",
-            "half_written": "its outputs have one entry",
+            "moves_with_inputs": "the problem has no tensor input",
+            "moves_with_parameters": "the model has no parameters",
+            "dropped_tile": "the problem has no floating-point input of more than one entry",
+            "lower_precision": "the class has no coarser arithmetic, or the problem no floating-point values",
+            "neighbouring_index": "the outputs have one entry",
+            "half_written": "the outputs have one entry",
             "dropped_operation": traced,
         }
         return wrongs, unchecked
 
     def _elsewhere(self, sample: ReferenceCall) -> Leaves:
-        """What the reference gives on other inputs of the same variant."""
+        """The reference's outputs on other inputs of the same variant."""
         leaves, _ = self.drawer.inputs(sample.variant)
         return run_model(self.oracle.model, leaves, sample, self.oracle, self.device)
 
     def _watched(self, non_finite: list[str], imprecise: list[str]) -> Iterator[ReferenceCall]:
-        """The samples, each looked at on its way: is the reference finite and exact enough on it?"""
+        """The samples, each checked on the way: is the reference finite and exact enough?"""
         samples = self.drawer.samples(self.oracle, self.problem, self.required, self.first)
-        # No generator: its variable would keep a sample alive while the next is made.
+        # `map`, because a generator's variable would keep a sample alive while the next is made.
         return map(functools.partial(self._look_at, non_finite=non_finite, imprecise=imprecise), samples)
 
     def _look_at(self, sample: ReferenceCall, non_finite: list[str], imprecise: list[str]) -> ReferenceCall:
@@ -216,8 +235,8 @@ class _Linted:
                 continue
             if room * error.rms_error > base.rms or (singly and room * error.max_error > base.max):
                 imprecise.append(
-                    f"{path} on {sample.variant} inputs: rms error {error.rms_error:.2g} of {base.rms:.2g} allowed, "
-                    f"largest {error.max_error:.2g} of {base.max:.2g}"
+                    f"{path} on {sample.variant} inputs: RMS error {error.rms_error:.2g} (limit {base.rms:.2g}), "
+                    f"largest error {error.max_error:.2g} (limit {base.max:.2g})"
                 )
         return sample
 
@@ -231,15 +250,15 @@ class _Linted:
             broken.append("two calls on the same inputs differ")
         twin = state_of(self.reference.model(4242, self.device.torch_device))
         if any(not torch.equal(value, twin[name]) for name, value in self.oracle.initial_state.items()):
-            broken.append("two models constructed under one seed have different parameters")
+            broken.append("two models constructed with the same seed have different parameters")
         one, two = (SampleDrawer(self.reference, self.device).inputs("own")[0] for _ in range(2))
         if any(not torch.equal(a, b) for a, b in zip(one, two, strict=True)):
-            broken.append("get_inputs gives different values under one seed")
+            broken.append("get_inputs gives different values for the same seed")
         return _check("deterministic", broken)
 
     def _flops(self) -> RuleCheck:
         if self.problem.costs.flops is None:
-            return _unchecked("flops", "none declared")
+            return _unchecked("flops", "the problem declares no flops")
         try:
             declared = evaluate(self.problem.costs.flops, self.reference.sizes)
         except SizeError as error:
@@ -247,14 +266,14 @@ class _Linted:
         first = self.first
         counted = count_flops(lambda: run_model(self.oracle.model, first.inputs, first, self.oracle, self.device)).total
         if counted == 0:
-            return _unchecked("flops", f"torch's counter knows none of its operations; {declared:.3g} declared")
+            return _unchecked("flops", f"torch's counter knows none of the operations; declared: {declared:.3g}")
         if math.isclose(declared, counted, rel_tol=FLOPS_TOLERANCE):
             return RuleCheck(rule="flops", verdict=RuleVerdict.KEPT)
-        return _broken("flops", [f"{declared:.4g} declared, {counted:.4g} counted"])
+        return _broken("flops", [f"declared {declared:.4g} flops, counted {counted:.4g}"])
 
     def _launch_floor(self) -> RuleCheck:
         if self.device.torch_device.type != "cuda":
-            return _unchecked("launch_floor", "only a GPU tells")
+            return _unchecked("launch_floor", "needs a GPU")
         first = self.first
         arguments = unflatten(first.tree, list(first.inputs))
         tiny = torch.zeros(1, device=self.device.torch_device)
@@ -270,17 +289,19 @@ class _Linted:
         self.notes.append(f"one call takes {call_s * 1e6:.1f} us, an empty launch {floor_s * 1e6:.1f} us")
         if call_s >= LAUNCH_FACTOR * floor_s:
             return RuleCheck(rule="launch_floor", verdict=RuleVerdict.KEPT)
-        return _broken("launch_floor", [f"{call_s * 1e6:.1f} us a call, {floor_s * 1e6:.1f} us an empty launch"])
+        return _broken(
+            "launch_floor", [f"one call takes {call_s * 1e6:.1f} us, an empty launch {floor_s * 1e6:.1f} us"]
+        )
 
 
 def _check_of_trials(rule: str, trials: Sequence[Trial], unchecked: str | None) -> RuleCheck:
     tried = [trial for trial in trials if trial.fate is not Fate.UNTRIED]
     if not tried:
-        return _unchecked(rule, unchecked or "nothing to try")
+        return _unchecked(rule, unchecked or "no wrong answer to try")
     broken = []
     for trial in tried:
         if trial.survived:
-            how = "changes nothing" if trial.fate is Fate.AGREES else "is taken for right"
+            how = "equals the reference's output" if trial.fate is Fate.AGREES else "is accepted"
             broken.append(f"{trial.wrong.name}: {how} on {', '.join(trial.seen)} inputs")
     check = _check(rule, broken)
     return RuleCheck(rule=rule, verdict=check.verdict, details=check.details, tried=len(tried))

@@ -1,4 +1,4 @@
-"""What lint says of a problem: values only. Control layer, but imports nothing."""
+"""The report of lint on a problem: values only."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ RULES: Mapping[str, str] = {
     "loads": "the problem loads, its reference runs, and its output can be compared",
     "deterministic": "equal seeds give equal inputs, weights and outputs",
     "finite": "outputs are finite on every input variant that the problem allows",
-    "reference_precision": "the reference reaches its precision class with room (a factor of four; of two where the "
-    "class is coarser than fp32, so that it may compute in the class's arithmetic itself)",
+    "reference_precision": "the reference's error stays below the class's limit by a factor of four (of two if the "
+    "class is coarser than fp32, because the reference may compute in that arithmetic itself)",
     "flops": "the declared flops agree with torch's counter",
-    "launch_floor": "one call takes at least 1.3 times as long as launching an empty kernel (GPU only)",
-    "constants": "zeros, a constant, or an average row are rejected",
+    "launch_floor": "one call takes at least 1.3 times as long as the launch of an empty kernel (GPU only)",
+    "constants": "zeros, a constant and an average row are rejected",
     "previous_output": "the output of another call is rejected",
-    "half_written": "an output written by half is rejected",
-    "neighbouring_index": "outputs shifted by one, transposed, or without their last tile are rejected",
+    "half_written": "a half-written output is rejected",
+    "neighbouring_index": "outputs shifted by one, transposed or without their last tile are rejected",
     "moves_with_inputs": "an answer that does not use an input is rejected",
     "moves_with_parameters": "an answer that does not use a parameter is rejected",
     "dropped_tile": "an answer that does not read the last tile of an input is rejected",
-    "lower_precision": "an answer computed at a lower precision than the class is rejected",
-    "dropped_operation": "the reference with any one operation left out or replaced is rejected",
+    "lower_precision": "an answer computed with less precision than the class is rejected",
+    "dropped_operation": "the reference with one operation left out or replaced is rejected, for every operation",
 }
-"""Every rule with what holds where it is kept."""
+"""Every rule, with the statement that holds if the problem keeps it."""
 
 
 class RuleVerdict(StrEnum):
-    """How one rule came out."""
+    """The result of one rule."""
 
     KEPT = "kept"
     BROKEN = "broken"
@@ -38,8 +38,10 @@ class RuleVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCheck:
-    """One rule on one problem. `details` has a line for everything that breaks it, or for why it was not checked;
-    `tried` counts the wrong solutions shown to the problem.
+    """One rule on one problem.
+
+    `details` has a line for every way in which the problem breaks the rule, or the reason why it was not checked.
+    `tried` counts the wrong answers shown to the problem.
     """
 
     rule: str
@@ -52,7 +54,10 @@ class RuleCheck:
 
     @classmethod
     def from_json(cls, held: Mapping[str, Any]) -> RuleCheck:
-        """The inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        """The inverse of `to_json`.
+
+        Raises `KeyError`, `TypeError` or `ValueError` for anything else.
+        """
         details = tuple(str(line) for line in held["details"])
         return cls(
             rule=str(held["rule"]), verdict=RuleVerdict(held["verdict"]), tried=int(held["tried"]), details=details
@@ -61,8 +66,9 @@ class RuleCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemReport:
-    """All rules on one problem at one workload on one device. `digest` is that of the problem with its declarations,
-    `processor` the GPU's name (None on the CPU).
+    """All rules on one problem at one workload on one device.
+
+    `digest` is that of the problem with its declarations; `processor` is the GPU's name, None on the CPU.
     """
 
     problem: str
@@ -80,7 +86,7 @@ class ProblemReport:
 
     @property
     def tried(self) -> int:
-        """Wrong solutions shown to the problem."""
+        """Number of wrong answers shown to the problem."""
         return sum(check.tried for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +104,10 @@ class ProblemReport:
 
     @classmethod
     def from_json(cls, held: Mapping[str, Any]) -> ProblemReport:
-        """The inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        """The inverse of `to_json`.
+
+        Raises `KeyError`, `TypeError` or `ValueError` for anything else.
+        """
         return cls(
             problem=str(held["problem"]),
             workload=str(held["workload"]),

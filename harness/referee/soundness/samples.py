@@ -1,7 +1,8 @@
-"""The calls on which answers are tried: inputs of every variant with their truth, and the rule that judges an answer.
+"""The calls that answers are tried on, and the rule that judges an answer.
 
-Control layer; trusted side. The rule is that of the verification (`numerics`): an answer must lie inside the problem's
-precision class on every output, and a wrong solution is rejected where one call of any variant rejects it.
+Trusted side. There are inputs of every variant with their truth. The rule is that of the correctness stage: every
+output of an answer must lie within the problem's precision class. A wrong answer is rejected if one call of any variant
+rejects it.
 """
 
 from __future__ import annotations
@@ -29,19 +30,21 @@ from harness.referee.problem.loader import ReferenceModule
 from harness.referee.problem.truth import Answer, Reference
 
 OWN_DRAWS = 3
-"""Draws of the problem's own inputs, as `--seeds` has by default."""
+"""Draws of the problem's own inputs, the default of `--seeds`."""
 
 STRESS_DRAWS = 2
-"""Draws of every other variant, as in an evaluation."""
+"""Draws of every stress variant, as in an evaluation."""
 
 Leaves = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCall:
-    """One call: its inputs (slot order of `tree`), what the reference gives in float32, and the truth.
+    """One call: its inputs, the reference's float32 output, and the truth.
 
-    `errors` are the float32 reference's own, `limits` those that an answer must keep.
+    Inputs are in slot order of `tree`.
+
+    `errors` are those of the float32 reference, `limits` those that an answer must keep.
     """
 
     variant: str
@@ -55,16 +58,16 @@ class ReferenceCall:
     source: str
     required: PrecisionClass
     nearby: Callable[[], Iterator[tuple[float, Leaves]]]
-    """Truths of inputs and weights rounded to the class, which loosen the limits of answers outside them."""
+    """Truths of inputs and weights rounded to the class; they loosen the limits for answers beyond them."""
     _loosened: list[ErrorLimits] = field(default_factory=list)
 
     def rejects(self, leaves: Sequence[torch.Tensor]) -> bool:
-        """Whether these outputs are judged wrong here. Of another shape or dtype: always."""
+        """Whether these outputs are judged wrong. Another shape or dtype is always wrong."""
         if any(a.shape != r.shape or a.dtype != r.dtype for a, r in zip(leaves, self.own, strict=True)):
             return True
-        # `judge` fails an answer exactly where an output is not within its limits. Compared to no limit at all: what is
-        # looked for beyond them, places and patterns, costs more than the comparison, and nobody reads it here.
-        # Contiguous, as an answer is when it is judged: the kernels that compare on a GPU would copy anything else.
+        # `judge` fails an answer if and only if an output exceeds its limits. With UNLIMITED, `compare` skips the
+        # search for places and patterns, which costs more than the comparison and is not used here. The tensors are
+        # made contiguous, as in a judgement, because the GPU's comparison would copy anything else.
         found = [
             compare(a.contiguous(), t, reference=r, limits=UNLIMITED)
             for a, t, r in zip(leaves, self.truth, self.own, strict=True)
@@ -73,7 +76,10 @@ class ReferenceCall:
         return not all(c.within(limit) for c, limit in zip(found, limits, strict=True))
 
     def _loosest(self) -> Sequence[ErrorLimits]:
-        """The limits once it is known what rounding does to these inputs, which is found out for the first answer."""
+        """The limits including the effect of rounding these inputs.
+
+        That effect is computed for the first answer.
+        """
         if not self._loosened:
             self._loosened.extend(self.limits)
             for worst in sensitivities(self.truth, self.nearby(), self.required):
@@ -82,7 +88,7 @@ class ReferenceCall:
         return self._loosened
 
     def equals(self, leaves: Sequence[torch.Tensor]) -> bool:
-        """Whether these outputs are the reference's own, bit for bit (NaN counts as equal to NaN)."""
+        """Whether these outputs equal the reference's bit for bit (NaN equals NaN)."""
         return all(
             a.shape == r.shape and a.dtype == r.dtype and torch.allclose(a, r, rtol=0.0, atol=0.0, equal_nan=True)
             if a.is_floating_point() or a.is_complex()
@@ -99,7 +105,10 @@ def make_sample(
     oracle: Reference,
     required: PrecisionClass,
 ) -> ReferenceCall:
-    """Compute truth and own answer on these inputs. Raises what the reference raises."""
+    """Compute the truth and the reference's output on these inputs.
+
+    Raises any exception of the reference.
+    """
     truth = oracle.truth(inputs, tree, seed)
     own: Answer = oracle.answer(inputs, tree, seed)
     exact = tuple(leaf.contiguous() for leaf in truth.answer.leaves)
@@ -120,14 +129,17 @@ def make_sample(
 
 
 def variants_of(problem: Problem) -> list[tuple[str, int]]:
-    """Variant and part of every call that a verification makes."""
+    """Variant and part of every call of a correctness check."""
     stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
     return [("own", part) for part in range(OWN_DRAWS)] + stress
 
 
 @dataclass(slots=True)
 class SampleDrawer:
-    """Draws inputs of a problem, new ones with every call; the same numbers for the same `seed`."""
+    """Draws new inputs of a problem with every call.
+
+    The same `seed` gives the same sequence.
+    """
 
     reference: ReferenceModule
     device: Device
@@ -144,8 +156,9 @@ class SampleDrawer:
     def samples(
         self, oracle: Reference, problem: Problem, required: PrecisionClass, first: ReferenceCall
     ) -> Iterator[ReferenceCall]:
-        """One sample at a time, every variant in turn, `first` in place of the first: at full size few of them fit the
-        memory together, so nothing here holds on to one.
+        """Yield one sample at a time, every variant in turn; `first` comes first.
+
+        Keeps no reference to a sample, because few samples of the full size fit in memory together.
         """
         yield first
         del first

@@ -1,6 +1,8 @@
-"""Wrong solutions and how they are tried: some call must reject each, or the problem can't tell it from a right one.
+"""Wrong answers and their trial.
 
-Control layer; trusted side.
+If no call rejects a wrong answer, the problem can't tell it from a right one.
+
+Trusted side.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from harness.devices.out_of_memory import is_shortage
 from harness.referee.soundness.samples import Leaves, ReferenceCall
 
 Answering = Callable[[ReferenceCall, Leaves], "Sequence[torch.Tensor] | None"]
-"""From a call, and the reference's outputs on other inputs of the same variant, to the outputs that the wrong solution
-gives; None where it has none for that call."""
+"""Makes the outputs of a wrong answer from a call and the reference's outputs on other inputs of that variant.
+
+None if it has no answer for that call.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong:
-    """One wrong solution. `rule` is the lint rule that it belongs to, `name` says what it does.
+    """One wrong answer; `rule` is its lint rule, `name` describes it.
 
-    With `may_agree`, giving the reference's very bits in every call makes it no mistake but another way to write the
+    With `may_agree`, an answer with the reference's exact bits in every call is no mistake but another way to write the
     reference (a transposed symmetric result, a tile that no output reads).
     """
 
@@ -34,21 +38,21 @@ class Wrong:
 
 
 class Fate(StrEnum):
-    """What became of a wrong solution."""
+    """The result of trying a wrong answer."""
 
     REJECTED = "rejected"
     CRASHED = "crashed"
     AGREES = "agrees"
-    """Gave the reference's own bits in every call."""
+    """It had the reference's exact bits in every call."""
     PASSES = "passes"
-    """Differed, and no call rejected it."""
+    """It differed, and no call rejected it."""
     UNTRIED = "untried"
-    """Had an answer for no call."""
+    """It had no answer for any call."""
 
 
 @dataclass(slots=True)
 class Trial:
-    """One wrong solution on its way through the calls."""
+    """The trial of one wrong answer over the calls."""
 
     wrong: Wrong
     fate: Fate | None = None
@@ -63,7 +67,7 @@ class Trial:
         except Exception as error:
             if is_shortage(error):
                 raise
-            # A mutant of the reference that can't run is no solution at all.
+            # A mutant of the reference that can't run is not a solution.
             self.fate = Fate.CRASHED
             return
         if leaves is None:
@@ -87,7 +91,7 @@ class Trial:
 
     @property
     def survived(self) -> bool:
-        """Whether the problem takes it for right."""
+        """Whether the problem accepts it."""
         fate = self.conclude()
         return fate is Fate.PASSES or (fate is Fate.AGREES and not self.wrong.may_agree)
 
@@ -95,7 +99,10 @@ class Trial:
 def run_trials(
     wrongs: Sequence[Wrong], samples: Iterable[ReferenceCall], other: Callable[[ReferenceCall], Leaves]
 ) -> tuple[Trial, ...]:
-    """Show every call to every wrong solution that is not rejected yet; stop where none is left."""
+    """Show every call to every wrong answer that is not rejected yet.
+
+    Stops as soon as all are rejected.
+    """
     trials = tuple(Trial(wrong=wrong) for wrong in wrongs)
     for sample in samples:
         pending = [trial for trial in trials if trial.fate is None]
@@ -104,7 +111,7 @@ def run_trials(
         elsewhere = other(sample)
         for trial in pending:
             trial.show(sample, elsewhere)
-        del sample, elsewhere  # before the next is made: the largest problems take a tenth of a GPU each time
+        del sample, elsewhere  # free the memory before the next sample: it may be a tenth of a GPU's
     for trial in trials:
         trial.conclude()
     return trials

@@ -1,8 +1,8 @@
-"""Holds a solution's claims against its calls back to back, and asks for a graph of them where calls are short.
+"""Check a solution's claims by back-to-back bursts (rule 6 of `claims.py`).
 
-Trusted side; used by `session`. Of the three manners (`messages.Manner`) queued calls prove most. Code that waits for
-the device in its forward can't be queued, which it is believed at the third time: what is created or loaded for the
-first time may wait once. Its calls are launched one after another, and all of its wall time counts then (`claims`).
+Trusted side. Of the three launch modes, queued calls prove most. A forward that waits for the device cannot be queued;
+the referee believes that after three tries, because code that creates or loads something may wait once. Such calls are
+launched one by one, and all of their wall time counts. See guides/design/back_to_back.md.
 """
 
 from __future__ import annotations
@@ -32,36 +32,40 @@ from harness.referee.timing.output_copies import copying_s
 from harness.referee.timing.reference_timing import QUEUE_TRIES, SHORT_S, ProblemCalibration, graphable, proves_more
 
 TRIES = 3
-"""Bursts before the wall clock is held against a solution: a machine may be busy for one."""
+"""Number of bursts before the wall clock is used against a solution: the machine may be busy during one."""
 
 TOLERANCES: Mapping[LaunchMode, Tolerance] = {LaunchMode.QUEUED: QUEUED, LaunchMode.LAUNCHED: LAUNCHED}
 
 MOST_LATE = 12
-"""More bursts for those in which the referee itself was kept from its clock, for longer than what is let pass a burst.
-While builds took all 16 processors of a machine with an H200, three tries of 3.6 ms were late by 0.4 to 13 ms each in
-seven of ten evaluations, and a call of 0.3 ms was charged up to 2.3 ms for it; with more tries in none of 17."""
+"""Most additional bursts after late ones. A burst is late if the referee could not read its clock in time, by more than
+a burst's tolerance. Measured on an H200 while builds used all 16 processors: three tries of 3.6 ms were late by 0.4 to
+13 ms each in seven of ten evaluations. A call of 0.3 ms was charged up to 2.3 ms for it. With more tries, none of 17
+evaluations was charged.
+"""
 
 REST_S = 5e-3
 ASLEEP = 0.7
-"""How long the referee sleeps before it opens the gate where it was late before, and for which part of the least that
-the calls may take it sleeps behind that. Who has just slept is given a processor sooner, and for some milliseconds."""
+"""After a late burst the referee sleeps for `REST_S` seconds before it opens the gate. It sleeps again while the calls
+run, for the share `ASLEEP` of the least time that they take. A process that just slept gets a processor sooner, for
+some milliseconds.
+"""
 
 AGAIN_WITHIN_S = 5.0
-"""No calls are queued again once so much time went by: what a refused queue left behind has to end first."""
+"""No burst is repeated after this many seconds: work that a refused queue left behind has to end first."""
 
 NOT_RIGHT = {
-    LaunchMode.QUEUED: "not right then",
-    LaunchMode.GRAPH: "not right there, as code is whose launches name no stream, which a graph does not hold",
+    LaunchMode.QUEUED: "wrong when queued",
+    LaunchMode.GRAPH: "wrong inside a CUDA graph, which does not capture launches that name no stream",
 }
-"""What is said of wrong answers in a manner in which code need not be right."""
+"""Prefix of the reason for wrong answers, for the launch modes that a solution need not support."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackToBackTimes:
-    """A solution's calls without a pause, seconds a call; those of a manner that was `refused` are None.
+    """Times of a solution's calls back to back, in seconds a call.
 
-    `verdict` is the referee's; the figures are claims within it. `data` says whether all sets together fit the cache
-    that the device shares (`cached`) or not (`cold`).
+    `seconds` holds the claims by launch mode; a mode in `refused` has none. `data` is `cached` if all input sets
+    together fit the device's cache, else `cold`.
     """
 
     launch_mode: LaunchMode
@@ -71,13 +75,13 @@ class BackToBackTimes:
     refused: Mapping[LaunchMode, BurstRefusal]
     copied_s: Sequence[float] = ()
     copying_s: float | None = None
-    """What copying the outputs aside took behind each burst of queued calls, and how long it may take."""
+    """`copied_s`: seconds that copying the outputs took after each queued burst; `copying_s`: the limit."""
     waited: int = 0
-    """How often queueing them was given up because they waited. Once or twice may be chance."""
+    """How often queueing was abandoned because the calls waited for the device; once or twice may be chance."""
     late_s: Sequence[float] = ()
-    """Up to how many seconds of each of the verdict's bursts the referee was kept from its clock."""
+    """For each burst of the verdict, the most seconds by which the referee read its clock late."""
     kept_from_clock: bool = False
-    """Whether that was so in too many of them to be sure of what they say."""
+    """Whether too many bursts were late for a reliable verdict."""
 
     @property
     def proven(self) -> bool:
@@ -86,26 +90,29 @@ class BackToBackTimes:
 
     @property
     def waits(self) -> bool:
-        """Whether its calls wait for the device, so that they could not be queued."""
+        """Whether the calls wait for the device and therefore could not be queued."""
         return _why(self.refused) is RefusalCause.WAITS
 
     @property
     def unqueued(self) -> bool:
-        """Whether queueing its calls failed for a reason that lies with them, and is not that they wait."""
+        """Whether queueing failed because of the solution, for another reason than waiting."""
         return _why(self.refused) is RefusalCause.FAILS
 
 
 def _why(refused: Mapping[LaunchMode, BurstRefusal]) -> RefusalCause | None:
-    """Why calls could not be queued."""
+    """Return why calls could not be queued, or None if they could."""
     held = refused.get(LaunchMode.QUEUED)
     return None if held is None else held.why
 
 
 class BackToBackCheck:
-    """Holds one solution's claims against calls back to back.
+    """Check one solution's claims by back-to-back bursts.
 
-    `verify` judges a burst's answers; what it says of calls that every solution must be able to make is added to
-    `findings`.
+    Args:
+        burst_runner: Makes one burst.
+        known: Calibration of the problem.
+        verify: Judges the answers of a burst.
+        findings: Receives the findings on calls that every solution must support (launched ones).
     """
 
     def __init__(
@@ -129,13 +136,21 @@ class BackToBackCheck:
 
     @property
     def starved(self) -> bool:
-        """Whether there was no memory for the copies, of which there was enough before the solution was loaded."""
+        """Whether memory for the copies was missing, although there was enough before the solution was loaded."""
         return any(refused.why is RefusalCause.NO_MEMORY for refused in self._refused.values())
 
     def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> BackToBackTimes | None:
-        """None where nothing is gained, or where a finding is a failure. Raises `ContestantFailed`.
+        """Measure the calls back to back and judge the claims.
 
-        `claimed_s` is the median of the accepted device times, `latencies_s` are claims too.
+        Args:
+            claimed_s: Median of the accepted device times, in seconds.
+            latencies_s: Claimed latencies, in seconds.
+
+        Returns:
+            The times and the verdict; None if they would prove nothing more, or if a finding is a failure.
+
+        Raises:
+            ContestantFailed: If the contestant does not answer, or writes to its outputs late.
         """
         if not proves_more(claimed_s, len(self._indices)):
             return None
@@ -143,8 +158,8 @@ class BackToBackCheck:
         launch_mode = LaunchMode.QUEUED
         verdict = self._hold(launch_mode, claimed_s, None)
         if verdict is None:
-            # Where calls have to be launched one by one, and only there, waiting for launches counts as explained. It
-            # counts as the solution's time all the same, unless the reference could not be queued either.
+            # Launch overhead counts as explained only for calls that must be launched one by one. It still counts as
+            # the solution's time, unless the reference could not be queued either.
             why, launch_mode = _why(self._refused), LaunchMode.LAUNCHED
             verdict = self._hold(
                 launch_mode,
@@ -182,8 +197,9 @@ class BackToBackCheck:
         by_clock: bool = False,
         whole: bool = False,
     ) -> BackToBackVerdict | None:
-        """Rule 6 of `claims` on bursts of this manner. Where all that the clock says counts, the least of all tries is
-        what it says; with `whole` nothing is taken off that.
+        """Make bursts of one launch mode and judge the claims by them.
+
+        With `by_clock` the least of all tries counts; with `whole` nothing is subtracted from it.
         """
         calibration = self._known.back_to_back.get(launch_mode)
         if calibration is None:
@@ -203,7 +219,7 @@ class BackToBackCheck:
             if launch_mode is LaunchMode.QUEUED:
                 self._copied_s.append(held.copied_s)
             self._seconds[launch_mode] = min(self._seconds.get(launch_mode, held.claimed_s), held.claimed_s)
-            del held  # the next burst's copies are to get the memory of these, which was reserved once
+            del held  # the next burst's copies reuse this memory: only one burst's memory is reserved
             verdict = judge_back_to_back(
                 walls_s,
                 calls=len(self._indices),
@@ -224,7 +240,7 @@ class BackToBackCheck:
                 return verdict
 
     def _right(self, launch_mode: LaunchMode, rest: Sleep = AWAKE) -> BackToBackBurst | None:
-        """One burst whose answers are right; else why not is noted: only launched ones must be."""
+        """Make one burst with correct answers; else note the refusal. Only launched calls must be correct."""
         held = self._asked(launch_mode, rest)
         if isinstance(held, BurstRefusal):
             self._refused[launch_mode] = replace(held, text=one_line(held.text, limit=200))
@@ -242,7 +258,7 @@ class BackToBackCheck:
         return None if wrong else held
 
     def _asked(self, launch_mode: LaunchMode, rest: Sleep) -> BackToBackBurst | BurstRefusal:
-        """One burst; again where its calls waited behind the gate, until they did so `QUEUE_TRIES` times in all."""
+        """Make one burst; repeat it while its calls wait behind the gate, at most `QUEUE_TRIES` times."""
         begin_s = time.perf_counter()
         while True:
             held = self._burst_runner.run(self._indices, launch_mode, rest=rest)
@@ -253,10 +269,16 @@ class BackToBackCheck:
                 return held
 
     def graph(self, claimed_s: float) -> tuple[float | None, str | None]:
-        """Seconds a call inside of a graph, where calls are so short that it matters; or why there is none.
+        """Measure the calls inside a CUDA graph, if they are short enough for it to matter.
 
-        Nothing of worth may be asked of the contestant afterwards: code need not bear being captured, and no failure
-        is a verdict.
+        Code need not support capture, so no failure is a verdict. The contestant may be unusable afterwards: ask it for
+        nothing more that counts.
+
+        Args:
+            claimed_s: Median claimed device time of a call, in seconds.
+
+        Returns:
+            Seconds a call, or None; and the reason if capture was tried and failed.
         """
         if claimed_s >= SHORT_S or not graphable(self._burst_runner.workspace):
             return None, None

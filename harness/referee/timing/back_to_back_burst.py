@@ -1,10 +1,11 @@
-"""Asks a contestant for calls back to back, or for a graph of them, with the referee's clock around nothing else.
+"""Make one back-to-back burst: only its calls run between two clock readings.
 
-Trusted side; used by `nonstop`, `learning` and `conversation`. Queued calls (`messages.Manner`) the contestant submits
-behind a shut gate and is stopped; then the inputs are drawn elsewhere and copied to where they belong, some words of
-each only at the last moment (`arrival`), so that a kernel that looks out for them gains nothing; then the gate opens,
-and until the last call is done nothing but the device is at work. Launched ones it makes ready, is stopped, and is
-started by one short message once the inputs are there. In either case outputs are copied aside at once (`aside`).
+Trusted side. The contestant submits queued calls behind a closed stream gate and is then stopped. The inputs are drawn
+elsewhere and copied to their places; some words of each input follow at the last moment (`late_inputs.py`), so a kernel
+that polls for inputs gains nothing. Then the gate opens, and only the device works until the last call is done.
+
+The contestant prepares launched calls, is stopped, and starts them on one short message once the inputs are there. In
+both modes the outputs are copied at once (`output_copies.py`). See guides/design/back_to_back.md.
 """
 
 from __future__ import annotations
@@ -29,53 +30,54 @@ from harness.referee.timing.late_inputs import LateInputs
 from harness.referee.timing.output_copies import OutputCopies, copying_s
 
 ANSWER_LIMIT_S = 10.0
-"""How long making a burst ready or launching it may take, what an earlier one left on the device included. By all that
-is known both take milliseconds."""
+"""Limit for preparing or launching a burst, including work that an earlier burst left on the device; both normally take
+milliseconds.
+"""
 
 QUEUE_LIMIT_S = 5.0
-"""How long queued calls may take, which by all that is known take milliseconds."""
+"""Limit for queued calls, in seconds; they normally take milliseconds."""
 
 TOLD_EARLY = Failure(
     status=Status.disqualified,
-    reason="queued calls were said to be done before they could begin",
+    reason="the queued calls were reported as done before the referee opened the gate",
     evidence={"rule": "told early"},
 )
 
 NOT_LAUNCHED = Failure(
     status=Status.disqualified,
-    reason="calls without a pause were refused, for which nothing has to be made ready",
+    reason="the contestant refused to launch calls back to back, which every solution must support",
     evidence={"rule": "not launched"},
 )
 
 
 class RefusalCause(StrEnum):
-    """Whose doing it is that calls can't be made in a manner."""
+    """Why calls cannot be made in a launch mode, and whose fault it is."""
 
     WAITS = "waits"
-    """Their forward waits for the device, or they take longer to submit than anybody's patience."""
+    """The forward waits for the device, or takes longer to submit than `PATIENCE_S`."""
     NO_MEMORY = "no_memory"
-    """The referee has no memory for its part."""
+    """The referee has no memory for its copies."""
     NO_GATE = "no_gate"
-    """The referee's device can't hold work back."""
+    """The referee's device has no stream gate."""
     FAILS = "fails"
-    """They failed where they were asked for so, were wrong or did not end."""
+    """The calls failed in this launch mode, were wrong, or did not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class BurstRefusal:
-    """Why a burst can't be had. Only `why` is the referee's; `text` may be the contestant's own words."""
+    """Why a burst was not made. `why` is the referee's finding; `text` may be the contestant's own words."""
 
     why: RefusalCause
     text: str
 
 
-WAITS = BurstRefusal(RefusalCause.WAITS, "they wait for the device, or take long to submit")
+WAITS = BurstRefusal(RefusalCause.WAITS, "the calls wait for the device, or take too long to submit")
 NO_MEMORY = BurstRefusal(RefusalCause.NO_MEMORY, "there is no memory for copies of the inputs and outputs")
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """How long the referee sleeps before the last words of the inputs come, and once the gate is open. Seconds."""
+    """How long the referee sleeps before it completes the inputs, and after it opens the gate. Seconds."""
 
     before_s: float = 0.0
     behind_s: float = 0.0
@@ -86,9 +88,10 @@ AWAKE = Sleep()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackToBackBurst:
-    """One such burst: the referee's seconds around it, and the claims. `copied_s` is what it took to copy the outputs
-    aside behind it; `still` tells whether they still are as they were then. Up to `late_s` of `wall_s` the referee was
-    kept from looking at its clock.
+    """One back-to-back burst: the referee's seconds around it, and the claims.
+
+    `late_s` is the largest part of `wall_s` by which the referee may have read its clock late. `copied_s` is how long
+    copying the outputs took after the burst. `still` says whether the outputs are unchanged since then.
     """
 
     planned_calls: tuple[PlannedCall, ...]
@@ -100,13 +103,13 @@ class BackToBackBurst:
 
     @property
     def claimed_s(self) -> float:
-        """Seconds a call, as claimed."""
+        """Mean claimed seconds a call."""
         return statistics.fmean(claim.device_s for claim in self.done.claims)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackToBackRunner:
-    """How to ask one contestant: `request` makes a burst of calls. `limit_s` bounds each answer, in seconds."""
+    """Make back-to-back bursts of one contestant. `request` builds a burst from calls; `limit_s` bounds each answer."""
 
     workspace: Workspace
     contestant: ContestantProcess
@@ -116,9 +119,19 @@ class BackToBackRunner:
     def run(
         self, indices: Sequence[int], launch_mode: LaunchMode, *, drawn: bool = False, rest: Sleep = AWAKE
     ) -> BackToBackBurst | BurstRefusal:
-        """Make one call on each of these sets, drawn anew, without a pause; or why that can't be had.
+        """Make one call on each of these input sets without a pause.
 
-        With `drawn` the inputs are taken as they are: for trusted code. Raises `ContestantFailed`.
+        Args:
+            indices: Indices of the input sets.
+            launch_mode: How the calls are submitted.
+            drawn: Use the inputs as they are, without a new draw. Only for trusted code.
+            rest: How long the referee sleeps before and during the burst.
+
+        Returns:
+            The burst, or why it could not be made.
+
+        Raises:
+            ContestantFailed: If the contestant fails, or reports the end before the gate opened.
         """
         workspace = self.workspace
         planned_calls = tuple(PlannedCall(index=index, mode=CallMode.COLD) for index in indices)
@@ -137,11 +150,11 @@ class BackToBackRunner:
             coming.complete()
         clocked = self._open(rest.behind_s) if launch_mode is LaunchMode.QUEUED else self._go(launch_mode)
         if clocked is None:
-            return BurstRefusal(RefusalCause.FAILS, "they did not end in time")
+            return BurstRefusal(RefusalCause.FAILS, "the queued calls did not finish in time")
         wall_s, late_s = clocked
         copied_s, waited_s = aside.take()
         if launch_mode is LaunchMode.QUEUED:
-            # It is the contestant's device that says it is done. What it still had to do then holds up the copies.
+            # The contestant's stream reports the end. Work that was still left on the device delays the copies.
             beyond_s = max(0.0, copied_s - copying_s(workspace))
             wall_s += beyond_s
             late_s += min(waited_s, beyond_s)
@@ -151,7 +164,7 @@ class BackToBackRunner:
         )
 
     def _patience_s(self, launch_mode: LaunchMode) -> float:
-        """Seconds for one answer. Capturing a graph may build something first; the other manners do nothing new."""
+        """Return the time limit of one answer in seconds; only capturing a graph may have to build something first."""
         return self.limit_s if launch_mode is LaunchMode.GRAPH else min(self.limit_s, ANSWER_LIMIT_S)
 
     def _prepare(self, burst: Burst, launch_mode: LaunchMode) -> BurstRefusal | None:
@@ -170,11 +183,11 @@ class BackToBackRunner:
             said = self.contestant.prepare(request, patience_s, gate.fd)
         if said is None and not gate.is_open:
             return None
-        gate.open()  # whatever was queued must not stand before what comes next
+        gate.open()  # else the queued work would block later calls
         return WAITS if said is None else BurstRefusal(RefusalCause.FAILS, said)
 
     def _open(self, asleep_s: float) -> tuple[float, float] | None:
-        """Seconds from opening the gate until what was queued behind it was done; up to how many they are too many."""
+        """Return the seconds from opening the gate until the queue was done, and by how many they may be too many."""
         gate = self.workspace.device.own_gate().owner
         if gate.told:
             gate.open()
@@ -185,7 +198,7 @@ class BackToBackRunner:
         return None if end is None else (end.at_s - begin.at_s, begin.loose_s + end.loose_s)
 
     def _go(self, launch_mode: LaunchMode) -> tuple[float, float]:
-        """The same from starting the process until it was stopped."""
+        """Return the same two numbers, from starting the process until it was stopped."""
         before_s = runqueue_delay.waited_s()
         wall_s = self.contestant.go(self._patience_s(launch_mode))
         return wall_s, min(wall_s, runqueue_delay.waited_s() - before_s)

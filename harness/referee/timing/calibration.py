@@ -1,6 +1,7 @@
-"""What bursts of code that the referee trusts cost on the wall beside the device times of their calls.
+"""Compute the wall-clock cost of a call beyond its device time, from trusted bursts.
 
-Pure: floats in, nothing is measured here. `learning` makes the bursts, `claims` holds contestants' against them.
+Trusted side; pure functions of numbers. `calibrate.py` makes the bursts, `claims.py` compares contestants' bursts with
+them.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from typing import Any
 
 AGREE_SPREAD = 0.25
 AGREE_LEAST = 1.5
-"""How far the costs of bursts of trusted code may lie apart: their spread as a share of the median, and the median as a
-multiple of the least. In 60 calibrations on an H200 they were 0.17 and 1.2 at most; while other processes used the GPU
-in turns, the least cost alone was several times as high as it should be."""
+"""Largest differences between the costs of trusted bursts that count as agreement: their spread as a share of the
+median, and the median as a multiple of the least cost. In 60 calibrations on an H200 they were at most 0.17 and 1.2.
+While other processes used the GPU in turns, the least cost alone was several times too high.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What a call costs on the wall beyond its device time, and how much that differs between bursts. Seconds.
+    """Cost of a call on the wall clock beyond its device time, in seconds.
 
-    `least_s` is the least cost in any burst; `calm` says that nothing is known to have disturbed them.
+    `per_call_s` is the median over bursts, `spread_s` their scatter (1.4826 times the MAD), `least_s` the least cost in
+    any burst. `calm` says that nothing is known to have disturbed the bursts.
     """
 
     per_call_s: float
@@ -33,7 +36,7 @@ class Calibration:
 
     @property
     def agrees(self) -> bool:
-        """Whether the bursts cost about the same: those that others disturb in turns do not."""
+        """Whether the bursts cost about the same; bursts that other processes disturb in turns do not."""
         return self.spread_s <= AGREE_SPREAD * self.per_call_s and self.per_call_s <= AGREE_LEAST * self.least_s
 
     def to_json(self) -> dict[str, Any]:
@@ -47,8 +50,10 @@ class Calibration:
 
 
 def lower_of(before: Calibration | None, now: Calibration) -> Calibration:
-    """What two calibrations of the same bursts say together: of two alike the lower cost, but a calm one's first; the
-    least cost is that of both.
+    """Combine two calibrations of the same kind of burst.
+
+    A calm calibration counts before a disturbed one; of two alike, the lower cost counts. The least cost is that of
+    both.
     """
     if before is None:
         return now
@@ -57,29 +62,44 @@ def lower_of(before: Calibration | None, now: Calibration) -> Calibration:
 
 
 def beside(cost: Calibration, bursts: Calibration) -> Calibration:
-    """What a burst is held against, where the burst of trusted code that was made next to it cost `cost`, and all of
-    those together `bursts`.
+    """Calibrate one burst by the trusted burst next to it and by all trusted bursts.
 
-    Load on the machine only adds to a cost, so the lower of that one and the median of all counts; and it makes bursts
-    differ, so the spread counts up to what it is in bursts that agree.
+    Load on the machine only adds to a cost, so the lower of `cost` and the median of `bursts` counts. Load also
+    scatters bursts, so the spread counts only up to the value that agreeing bursts may have.
+
+    Args:
+        cost: Calibration from the trusted burst made next to the judged one.
+        bursts: Calibration from all such bursts.
+
+    Returns:
+        The calibration for the judged burst.
     """
     per_call_s = min(cost.per_call_s, bursts.per_call_s)
     return replace(bursts, per_call_s=per_call_s, spread_s=min(bursts.spread_s, AGREE_SPREAD * per_call_s))
 
 
 def calibrate(bursts: Sequence[tuple[float, Sequence[float]]]) -> Calibration:
-    """From bursts of trusted code: each its wall seconds and the device seconds of all its calls.
+    """Compute a calibration from bursts of trusted code.
 
-    The bursts must be made as the contestant's are: the same calls, flush, copies and clock. With one burst the spread
-    is unknown and taken as a tenth of the cost. Raises `ValueError` where there is none, or one is impossible.
+    The bursts must be made exactly like the contestant's: same calls, flushes, copies and clock. With one burst the
+    spread is unknown and is taken as a tenth of the cost.
+
+    Args:
+        bursts: For each burst its wall seconds and the device seconds of all its calls.
+
+    Returns:
+        Median, spread and least of (wall - sum of device times) / calls.
+
+    Raises:
+        ValueError: If there is no burst, or a burst is empty or not finite.
     """
     costs = []
     for wall_s, device_s in bursts:
         if not device_s or not all(math.isfinite(v) for v in (wall_s, *device_s)):
-            raise ValueError("a burst has calls, and its times are finite")
+            raise ValueError("a burst of the calibration has no calls, or its times are not finite")
         costs.append(max(0.0, (wall_s - math.fsum(device_s)) / len(device_s)))
     if not costs:
-        raise ValueError("there is no burst to calibrate on")
+        raise ValueError("a calibration needs at least one burst")
     middle = statistics.median(costs)
     spread = 1.4826 * statistics.median([abs(c - middle) for c in costs]) if len(costs) > 1 else middle / 10
     return Calibration(per_call_s=middle, spread_s=spread, bursts=len(costs), least_s=min(costs))

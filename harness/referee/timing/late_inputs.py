@@ -1,12 +1,13 @@
-"""New inputs for calls back to back: drawn aside, delivered at once, and complete only at the last moment.
+"""Draw new inputs for back-to-back calls and complete them only at the last moment.
 
-Trusted side; used by `asker`. A kernel that was left on the device may look out for inputs as they arrive and begin
-before the clock does. So some of each input is held back once more: all the rest is in place before, and what is held
-back of all sets comes in two short writes. Work that began earlier has used decoys, of two kinds. A few secret words
-are as in other bursts (`holdback`): in floating tensors NaN, which nothing passes over in silence. But who expects that
-finds these words, computes without them, and mends the little that hangs on them once the clock runs. So one sector in
-sixteen (`SECTORS_FOR_ONE`) is another one of the same input: nothing tells which, not even once the true ones are
-there, without reading all of the input again and comparing it with what it was.
+Trusted side. A kernel left on the device could poll for inputs and begin before the clock does. So most of each input
+is delivered early, and the rest of all sets follows in two short writes just before the gate opens. Work that began
+earlier has used decoys of two kinds:
+
+* A few secret words, as in other bursts (`withheld_words.py`); in floating-point tensors they are NaN until then.
+* One sector of 32 bytes in sixteen, which holds another sector of the same input until then. Nothing marks these.
+
+See guides/design/withheld_inputs.md.
 """
 
 from __future__ import annotations
@@ -22,19 +23,23 @@ from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose, 
 from harness.referee.problem.workspace import Workspace
 
 SECTOR_WORDS = 8
-"""What a GPU moves at once: 32 bytes."""
+"""Words in a sector, the 32 bytes that a GPU moves at once."""
 
 SECTORS_FOR_ONE = 16
 SECTORS_FOR_ONE_OF_MANY = 64
 MANY_BYTES = 2**30
-"""Of so many sectors one is held back, drawn with repetition; of an input that has two or more, one at least. The more
-they are, the more hangs on them, of products too, which are linear in what differs; where all inputs together are so
-large, calls are too long to be made early, and the memory for copies of what is held back counts."""
+"""One in `SECTORS_FOR_ONE` sectors is withheld, drawn with repetition; at least one of an input that has two or more.
+More sectors affect more of the result, also of products, which are linear in the difference. If all inputs together
+exceed `MANY_BYTES`, fewer are withheld (`SECTORS_FOR_ONE_OF_MANY`): such calls are too long to be finished early, and
+the memory for copies of the sectors matters.
+"""
 
 
 class _Sectors:
-    """Sectors of each input that are held back, in one list. `begins` are, for each input, its first sector in the
-    private copy and in the arena, and how many it has.
+    """Withheld sectors of all inputs, in one list.
+
+    `begins` holds for each input its first sector in the private copy, its first sector in the arena, and its number of
+    sectors.
     """
 
     def __init__(self, begins: Sequence[tuple[int, int, int]], device: torch.device) -> None:
@@ -44,12 +49,12 @@ class _Sectors:
         self._counts = [max(1, number // one_in) for _, _, number in self._begins]
         self._generator = torch.Generator(device)
         total = sum(self._counts)
-        # All memory is taken here: later a contestant may have left none.
+        # All memory is allocated here: later a contestant may have left none.
         self._places, self._own, self._others = torch.empty(3, total, dtype=torch.int64, device=device).unbind()
         self._true, self._decoys = torch.empty(2, total, SECTOR_WORDS, dtype=torch.int32, device=device).unbind()
 
     def choose(self, secret: random.Random) -> None:
-        """Draw anew which sectors are held back, and which others stand in for them."""
+        """Draw which sectors are withheld, and which others replace them for now."""
         self._generator.manual_seed(secret.getrandbits(62))
         first = 0
         for (private, arena, number), count in zip(self._begins, self._counts, strict=True):
@@ -62,23 +67,27 @@ class _Sectors:
             self._others[part] += private
 
     def mask(self, private: torch.Tensor) -> None:
-        """Put others in their places in the `private` copy of the inputs (int32, by sectors)."""
+        """Overwrite the withheld sectors in the `private` copy of the inputs (int32, by sectors) with others."""
         torch.index_select(private, 0, self._own, out=self._true)
         torch.index_select(private, 0, self._others, out=self._decoys)
         private.index_copy_(0, self._own, self._decoys)
 
     def restore(self, arena: torch.Tensor) -> None:
-        """Write the true ones to where they belong in the `arena` (int32, by sectors)."""
+        """Write the true sectors to their places in the `arena` (int32, by sectors)."""
         arena.index_copy_(0, self._places, self._true)
 
 
 class LateInputs:
-    """Inputs of these sets, in memory that no contestant sees. Raises `torch.OutOfMemoryError` where there is none."""
+    """Inputs of some sets, in memory that no contestant sees.
+
+    Raises:
+        torch.OutOfMemoryError: If there is no memory for the copies.
+    """
 
     def __init__(self, workspace: Workspace, indices: Sequence[int]) -> None:
         self._workspace = workspace
         self._indices = tuple(indices)
-        # A set's inputs lie behind one another in the arena, and here in the same way.
+        # A set's inputs are contiguous in the arena; this copy has the same layout.
         self._begins = [_begin(workspace.sets[index].inputs) for index in self._indices]
         sizes = [_end(workspace.sets[i].inputs) - begin for i, begin in zip(self._indices, self._begins, strict=True)]
         self._starts = [sum(sizes[:number]) for number in range(len(sizes))]
@@ -98,14 +107,15 @@ class LateInputs:
         )
 
     def _slots(self) -> list[tuple[int, Region]]:
-        """All inputs, each with its set's number here."""
+        """Return all inputs, each with the number of its set here."""
         return [
             (number, slot) for number, index in enumerate(self._indices) for slot in self._workspace.sets[index].inputs
         ]
 
     def draw(self) -> None:
-        """Draw all inputs anew, and hold some of them back. The calls on them were asked for before: what their
-        generators are set to stays.
+        """Draw all inputs anew and withhold some of each.
+
+        The calls were requested before, so the seeds of their random generators stay the same.
         """
         for number, index in enumerate(self._indices):
             targets = [self._view(number, slot) for slot in self._workspace.sets[index].inputs]
@@ -117,13 +127,13 @@ class LateInputs:
         self._workspace.device.synchronize()
 
     def deliver(self) -> None:
-        """Bring the inputs to their places, but for what is held back."""
+        """Copy the inputs to their places, except for the withheld parts."""
         if self._bytes.numel():
             torch._foreach_copy_(self._places, self._parts)
         self._workspace.device.synchronize()
 
     def complete(self) -> None:
-        """Write what was held back."""
+        """Write the withheld parts."""
         words = self._workspace.arena.tensor(0, (self._workspace.arena.nbytes // WORD_BYTES,), torch.int32)
         (write,) = writers(words, [self._late])
         sectors = self._workspace.arena.nbytes // WORD_BYTES // SECTOR_WORDS
@@ -131,7 +141,7 @@ class LateInputs:
         self._workspace.device.synchronize()
         self._sectors.restore(by_sectors)
         if write is not None:
-            write()  # in sectors, too, as which they were drawn
+            write()  # after the sectors: a withheld sector may contain a word that is still masked
         self._workspace.device.synchronize()
 
     def _view(self, number: int, slot: Region) -> torch.Tensor:
@@ -166,6 +176,6 @@ def _begin(slots: Sequence[Region]) -> int:
 
 
 def _end(slots: Sequence[Region]) -> int:
-    """Behind the last of them, on a word's boundary at least: places are aligned, and what pads them is nobody's."""
+    """Return the end of the last input, rounded up to the alignment: the padding belongs to no other tensor."""
     ends = [slot.offset + tensor_bytes(slot.shape, getattr(torch, slot.dtype)) for slot in slots]
     return aligned(max(ends, default=0))

@@ -1,6 +1,6 @@
-"""A solution of the harness's own that does nothing: returns fresh tensors of the right form without filling them.
+"""Generate a trusted solution that returns unfilled tensors of the right shapes.
 
-Pure text; run like any solution by a contestant in the sandbox. What its bursts take is what every burst takes.
+It runs in the sandbox like any solution. The cost of its bursts is the cost that every burst has.
 """
 
 from __future__ import annotations
@@ -48,9 +48,15 @@ def output(shape, dtype, strides):
 
 
 def source(traits: Traits, state: Mapping[str, torch.Tensor]) -> str:
-    """The solution's text for a reference of these traits; for a GPU or what stands in for it.
+    """Return the source of the no-op solution for a reference.
 
-    It has the part of the reference's `state` (state dict) that calls update, which is saved and restored around each.
+    Args:
+        traits: Traits of the reference: output tree, shapes, dtypes and strides.
+        state: State dict of the reference. The solution gets the entries that calls update, because those are saved and
+            restored around each call.
+
+    Returns:
+        Python source that defines `ModelNew`, for a GPU or the host device.
     """
     own = [(n, tuple(state[n].shape), str(state[n].dtype).removeprefix("torch.")) for n in traits.updates_state]
     outputs = [

@@ -1,8 +1,8 @@
-"""Copies of a burst's outputs, made aside as soon as it is over, and how long they may take.
+"""Copy a burst's outputs as soon as it ends, and limit how long that may take.
 
-Trusted side; used by `asker`, `nonstop`, `learning` and `session`. The copies show what is written later by the
-difference. And what the device still had to do when a contestant's stream told the end of queued calls holds them up:
-that is seen by the referee's own clock, against what copying takes behind calls of trusted code.
+Trusted side. The copies reveal later writes to the outputs. If a contestant's stream reports the end of queued calls
+too early, the work that is left delays the copies; the referee's clock sees that, compared with copies after trusted
+calls.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ from harness.referee.timing.late_inputs import LateInputs
 
 COPY_NOISE_S = 200e-6
 COPY_NOISE = 0.5
-"""Seconds, and share of its shortest time, by which copying outputs aside may at most be longer behind a burst."""
+"""Most by which copying the outputs may exceed its shortest time: this share of it, plus `COPY_NOISE_S`."""
 
 LEAST_COPY_NOISE_S = 150e-6
 COPY_NOISE_FACTOR = 2.0
-"""By how much it may be longer than behind queued calls of trusted code: seconds, and multiples of how far those lay
-apart. The device changes from one process's work to another's in between, which takes a while for all code alike."""
+"""Most by which copying may exceed its time after queued calls of trusted code: this multiple of how far those times
+differed, plus `LEAST_COPY_NOISE_S`. The device switches between the two processes' work in between, which takes a while
+for all code alike.
+"""
 
 
 def copying_s(workspace: Workspace) -> float:
-    """How long copying outputs aside may take, in seconds, before it shows that the device was still at work."""
+    """Return how long copying the outputs may take, in seconds, before it shows that the device was still busy."""
     return min(workspace.copying_s, COPY_NOISE_S + (1.0 + COPY_NOISE) * workspace.copy_aside_s)
 
 
 def learn_copying(workspace: Workspace, took_s: Sequence[float]) -> None:
-    """Note how long the copies took behind bursts of queued calls of trusted code, in seconds. Who disturbs these can
-    only make it more: the least that was ever learnt of the problem counts.
+    """Note how long the copies took after queued calls of trusted code, in seconds.
+
+    Disturbance can only lengthen these times, so the least limit ever learnt for the problem counts.
     """
     middle_s = statistics.median(took_s)
     apart_s = max(abs(each_s - middle_s) for each_s in took_s)
@@ -43,19 +46,23 @@ def learn_copying(workspace: Workspace, took_s: Sequence[float]) -> None:
 
 
 class OutputCopies:
-    """Copies of the outputs and the state of some sets. Raises `torch.OutOfMemoryError`."""
+    """Copies of the outputs and the state of some sets.
+
+    Raises:
+        torch.OutOfMemoryError: If there is no memory for the copies.
+    """
 
     def __init__(self, workspace: Workspace, indices: Sequence[int]) -> None:
         self._workspace = workspace
         self._tensors = _answers(workspace, indices)
         self._copies = [torch.empty_like(tensor) for tensor in self._tensors]
         workspace.device.synchronize()
-        self._copy()  # loads what it needs
-        # The shortest of all solutions', the trusted one's first: nobody can make it longer by keeping the device busy.
+        self._copy()  # the first copy loads kernels
+        # The shortest time of all solutions counts, the trusted one's first: a busy device cannot lengthen it.
         workspace.copy_aside_s = min(workspace.copy_aside_s, self._copy())
 
     def take(self) -> tuple[float, float]:
-        """Make the copies; the seconds that this took, and how many of them this thread waited for a processor."""
+        """Make the copies. Return the seconds it took, and how many of them this thread waited for a processor."""
         before_s = runqueue_delay.waited_s()
         took_s = self._copy()
         return took_s, min(took_s, runqueue_delay.waited_s() - before_s)
@@ -72,8 +79,9 @@ class OutputCopies:
 
 
 def reserve(workspace: Workspace, indices: Sequence[int]) -> None:
-    """Have the memory that copies for such a burst take in this process's hands, before a contestant's code may take
-    all there is: torch keeps what is let go of here. Where there is none, a burst finds out.
+    """Reserve the memory for one such burst's copies, before a contestant can take it.
+
+    torch keeps freed memory in this process. If there is not enough memory, the burst itself reports it.
     """
     if not indices:
         return
@@ -83,7 +91,7 @@ def reserve(workspace: Workspace, indices: Sequence[int]) -> None:
 
 
 def _answers(workspace: Workspace, indices: Sequence[int]) -> list[torch.Tensor]:
-    """Outputs and state of these sets, as bytes."""
+    """Return outputs and state of these sets, as bytes."""
     return [
         tensor.view(-1).view(torch.uint8)
         for index in indices

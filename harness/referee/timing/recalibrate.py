@@ -1,8 +1,8 @@
-"""Holds up an accusation that rests on what trusted code cost until that has been measured anew.
+"""Confirm an accusation that rests on the calibration by calibrating again.
 
-Trusted side. Imports `timing`. Whatever kept the machine busy while it was calibrated makes honest code look as if it
-had left something out (rule 4 of `claims`). So trusted code is timed again: first beside the accused, which is stopped,
-then, unless the machine was left alone, once more when the accused is dead, since kernels of its own may run on.
+Trusted side. Load during calibration raises the cost of trusted code, and honest code then seems to have skipped a
+flush (rule 4 of `claims.py`). So trusted code is timed again: first next to the accused process, which is stopped;
+then, unless that calibration was calm, once more after the accused process is dead, because its kernels may still run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ def judge_fairly(
     again: Callable[[], ProblemCalibration] | None,
     end: Callable[[], object],
 ) -> JudgedTimes:
-    """What `judge` says by `known`, or by what `again` finds out where the former accuses.
+    """Judge by a known calibration, and again by a new one if the first accuses.
 
-    `again` measures trusted code and returns the lower of all that is known of it by then; None stands for what can't
-    be measured (no GPU). `end` ends the accused's process. Where the accusation stands only because the machine was
-    busy each time, it is none: the outcome is a `harness_error`.
+    Args:
+        judge: Judges the rounds by a calibration; None means that nothing was calibrated.
+        known: The calibration so far.
+        again: Measures trusted code again and returns the lower of all calibrations so far; None if that is not
+            possible (no GPU).
+        end: Ends the accused's process.
+
+    Returns:
+        The judgement. If the accusation remains but no calibration was calm, the outcome is a `harness_error`.
     """
     judged = judge(known)
     if again is None or not judged.by_calibration:
@@ -52,6 +58,6 @@ def judge_fairly(
 
 _IN_DOUBT = Failure(
     status=Status.harness_error,
-    reason="the device was never left alone long enough to tell whether the claimed times are possible: "
-    "end what else works on it, and run this again",
+    reason="other processes disturbed the device throughout, so the claimed times could not be checked: "
+    "stop the other processes on this device, then evaluate this solution again",
 )

@@ -1,8 +1,7 @@
-"""The reference on its own, before any solution of its problem was started: how long, how noisy, how large.
+"""Measure the reference alone, before any solution of its problem starts.
 
-Trusted side. Imports `measure`. What is measured here no submission can have touched: it bounds the baseline, says how
-far two measurements of the same thing lie apart (the noise floor), and is the reference's part of the figures that are
-kept beside the device time of single calls.
+Trusted side. No submission can influence these figures. They bound the baseline, give the noise floor, and are the
+reference's values for back-to-back calls, graphs and memory.
 """
 
 from __future__ import annotations
@@ -26,62 +25,72 @@ from harness.referee.timing.rounds import ReferenceBurst, ReferenceRunner
 LEAST_BURSTS = 4
 MOST_BURSTS = 8
 BURSTS_BUDGET_S = 0.15
-"""Bursts of the reference against itself: the least number where what they show lies within the least noise floor,
-since more of them would not change it; else as many as fit into these seconds."""
+"""Number of bursts of the reference against itself: `LEAST_BURSTS` if their result lies within the least noise floor,
+since more would not change it; else as many as fit into `BURSTS_BUDGET_S` seconds, at most `MOST_BURSTS`.
+"""
 
 LONG_ENOUGH_S = 15e-3
 LEAST_CALLS = 6
-"""Long calls: no more of them are made in a burst, or back to back, than take so long; at least these in a burst."""
+"""For long calls: a burst, with pauses or back to back, has only as many calls as fit into `LONG_ENOUGH_S`, but one
+with pauses has at least `LEAST_CALLS`.
+"""
 
 PROCESS_BIAS = 0.005
 PROCESS_BIAS_S = 0.3e-6
-"""Least noise floor, as a difference of logs, and as seconds of a call: an identical twin runs in another process, with
-memory and code at other addresses, which bursts in one process do not show (`tests/benchmarks/bench_calibration.py`
-measures it)."""
+"""Least noise floor, as a difference of logs and as seconds a call. An identical twin runs in another process, with
+memory and code at other addresses; bursts in one process do not show that difference (measured by
+`tests/benchmarks/bench_calibration.py`).
+"""
 
 SHORT_S = 50e-6
-"""Device time of a call below which calls as one graph are measured beside the single ones."""
+"""Device time of a call below which calls are also measured inside one CUDA graph."""
 
 
 EMPTY_BELOW_S = 1e-3
-"""Device time of a call of the reference below which two processes are compared by their empty calls: what they differ
-by is 0.03 % of a longer one, and 1 % of a solution's that is thirty times as fast."""
+"""Device time of a reference call below which two processes are compared by empty calls. The difference is 0.03 % of a
+longer call, and 1 % of a solution that is thirty times as fast.
+"""
 
 NONSTOP_SETS = 16
-"""Sets over which calls are made back to back, where they are small (`bench.SMALL_SET_BYTES`)."""
+"""Number of input sets for back-to-back calls if a set takes at most `SMALL_SET_BYTES` (`workspace.py`)."""
 
 FEW_NONSTOP_SETS = 3
-"""As many of them as there is memory for where sets are large, if need be a single one: what a burst of queued calls is
-granted is some ten microseconds, and one of which bursts with pauses leave half a millisecond open takes milliseconds.
+"""Number of input sets for back-to-back calls if sets are large; fewer, down to one, if memory is short. Even one
+queued call proves more: it is granted some ten microseconds, while bursts with pauses leave half a millisecond a call
+open.
 """
 
 QUEUE_TRIES = 3
-"""How often calls are queued, a solution's or the reference's, before it is believed that they wait for the device.
-Where the reference's do, solutions that wait are granted the latency that they claim."""
+"""How often the referee queues calls, the solution's or the reference's, before it believes that they wait for the
+device. If the reference waits, solutions that wait are granted the latency that they claim.
+"""
 
 NONSTOP_TOGETHER_S = 80e-3
-"""Device time of calls back to back from which they are not made: there is no pause in which the device could cool."""
+"""Total device time from which calls are not made back to back: without pauses the device cannot cool."""
 
 NONSTOP_BELOW_S = 10e-3
-"""Device time of a call from which calls back to back prove little more than bursts with pauses do."""
+"""Device time of a call from which back-to-back calls prove little more than bursts with pauses."""
 
 NONSTOP_BYTES = 4 * 2**30
-"""Most that more than a few sets of calls back to back take: there are copies of them."""
+"""Most bytes of more than `FEW_NONSTOP_SETS` sets of back-to-back calls; the referee copies them."""
 
 COPIES_SHARE = 1 / 8
-"""Part of the device's memory that copies of a few sets may take."""
+"""Largest share of the device's memory for copies of a few sets."""
 
 SPARED_SHARE = 1 / 8
 SPARED_CALLS = 2
-"""What they have to leave free for solutions: so large a part of it, and so many times what a call's inputs and outputs
-take, or what the reference takes beside its inputs."""
+"""Memory that these copies leave free for solutions: this share of the device's memory, and `SPARED_CALLS` times the
+larger of a call's inputs and outputs and the reference's memory beyond its inputs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceTiming:
-    """Seconds a call; bytes beyond the inputs. `back_to_back_sets` is how many sets calls are made over back to back, 0
-    where that would prove nothing; the figures of such calls are by manner (`messages.Manner`), and `refused` says why
-    one is absent that was tried.
+    """Figures of the reference alone: seconds a call, and bytes beyond the inputs.
+
+    `back_to_back_sets` is the number of input sets for back-to-back calls, 0 if they would prove nothing.
+    `back_to_back_s`, `queued_s` and `graph_s` are the times by launch mode; `refused` says why a mode that was tried
+    has none.
     """
 
     reference_s: float
@@ -95,11 +104,12 @@ class ReferenceTiming:
     graph_s: float | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
     empty_calls: Mapping[int, EmptyTimed] = field(default_factory=dict)
-    """Of calls that do next to nothing, in this process, by lane (`harness.devices.empty_kernel`); none where device
-    time is no GPU's, or calls are so long that it does not matter."""
+    """Times of calls that do almost nothing, in this process, by lane (`harness.devices.empty_kernel`); empty if the
+    device is no GPU, or if calls are so long that it does not matter.
+    """
 
     def floor_json(self) -> dict[str, Any]:
-        """The noise floor as a record has it: its width, what of it was measured, and how."""
+        """Return the noise floor for a record: its width, the measured part, the least value and the method."""
         return {
             **self.floor.to_json(),
             "measured_log_width": self.measured_log_width,
@@ -110,13 +120,12 @@ class ReferenceTiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemCalibration:
-    """What is known of a problem before a solution to it is judged.
+    """Measurements of a problem before its first solution is judged.
 
-    `pauses` and `back_to_back` say what bursts of trusted code take on the wall: those with a flush before each call,
-    and those without, by manner. `sparing` are those with a flush that have no more than `measure.LONG_SETS` calls,
-    where others have more: what a burst costs once is a larger part of each call's share there. `process_bytes` is how
-    much device memory a process of trusted code has. None is not known.
-    `calm` says that nothing is known to have disturbed the latest measurement of them.
+    `pauses` and `back_to_back` are the costs of trusted bursts: with a flush before each call, and without, by launch
+    mode. `sparing` is like `pauses`, for bursts of at most `LONG_SETS` calls; there the cost of a burst as a whole is a
+    larger share of each call. `process_bytes` is the device memory of a trusted process. None means unknown. `calm`
+    says that nothing is known to have disturbed the latest measurement.
     """
 
     quiet: ReferenceTiming
@@ -128,9 +137,11 @@ class ProblemCalibration:
 
 
 class ReferenceTimer:
-    """The measurement of the reference on its own, in steps of some ten milliseconds, between which the device may be
-    used. The first one is made at once: bursts over the first `sets` sets follow, and calls back to back where they are
-    short. All inputs are drawn here; between steps they may be masked, and must not be drawn anew.
+    """Measure the reference alone, in steps of some ten milliseconds.
+
+    The device may be used between steps. The constructor makes the first burst; then follow bursts over the first
+    `sets` sets, and back-to-back calls if calls are short. All inputs are drawn here. Between steps they may be masked,
+    but not drawn again.
     """
 
     def __init__(self, workspace: Workspace, *, sets: int) -> None:
@@ -162,7 +173,7 @@ class ReferenceTimer:
 
     @property
     def apart(self) -> bool:
-        """Whether it has to be over before anybody else calls over these inputs: its calls change them."""
+        """Whether it must finish before another process uses these inputs, because its calls change them."""
         return self._workspace.traits.mutates_inputs
 
     @property
@@ -170,7 +181,7 @@ class ReferenceTimer:
         return self._enough and self._back_to_back is not None
 
     def step(self) -> None:
-        """Make the next one; nothing where it is over."""
+        """Make the next step; do nothing if all are done."""
         workspace = self._workspace
         if not self._enough:
             if workspace.traits.mutates_inputs:
@@ -184,16 +195,14 @@ class ReferenceTimer:
             self._back_to_back = _back_to_back(workspace, self._runner, own, short=self._reference_s < SHORT_S)
 
     def result(self) -> ReferenceTiming:
-        """What was measured, once what is left was made."""
+        """Make the remaining steps and return all figures."""
         while not self.over:
             self.step()
         return self.so_far
 
     @property
     def so_far(self) -> ReferenceTiming:
-        """What the steps that were made say: over how many sets calls are made back to back, and of the empty calls, is
-        known from the first one on.
-        """
+        """The figures so far; the number of back-to-back sets and the empty calls are known from the first step on."""
         aa = speedup_interval(*halves(self._bursts))
         least = least_width(self._reference_s)
         return ReferenceTiming(
@@ -218,8 +227,9 @@ class ReferenceTimer:
 
 
 def sets_without_pause(workspace: Workspace, peak_bytes: int) -> int:
-    """Over how many sets calls may be made back to back, 0 where copies of not even one may be had. The reference takes
-    `peak_bytes` beside its inputs.
+    """Return the number of input sets for back-to-back calls.
+
+    It is 0 if not even one set can be copied. `peak_bytes` is the reference's memory beyond its inputs.
     """
     set_bytes = max(workspace.set_bytes, 1)
     if (many := NONSTOP_BYTES // set_bytes) >= FEW_NONSTOP_SETS:
@@ -233,23 +243,24 @@ def sets_without_pause(workspace: Workspace, peak_bytes: int) -> int:
 
 
 def proves_more(call_s: float, sets: int) -> bool:
-    """Whether calls of this device time back to back over so many sets prove more than bursts with pauses do."""
+    """Return whether calls of this device time, back to back over so many sets, prove more than bursts with pauses."""
     return sets > 0 and call_s < min(NONSTOP_BELOW_S, NONSTOP_TOGETHER_S / sets)
 
 
 def so_many(count: int, call_s: float, *, least: int) -> int:
-    """How many of `count` calls are made that take `call_s` each."""
+    """Return how many of `count` calls to make if each takes `call_s`."""
     return min(count, max(least, int(LONG_ENOUGH_S / call_s)))
 
 
 def least_width(reference_s: float) -> float:
-    """The least noise floor of calls so long, as a difference of logs."""
+    """Return the least noise floor for calls of this time, as a difference of logs."""
     return max(PROCESS_BIAS, PROCESS_BIAS_S / reference_s)
 
 
 def enough(bursts: Sequence[Sequence[float]], most: int) -> bool:
-    """Whether no more bursts of the reference are needed to know the noise floor, or `most` are made. In pairs, so that
-    each half has been the first one as often as the other.
+    """Return whether the noise floor is known well enough, or `most` bursts are made.
+
+    Bursts come in pairs, so that each half goes first equally often.
     """
     if len(bursts) < LEAST_BURSTS or len(bursts) % 2:
         return False
@@ -259,8 +270,9 @@ def enough(bursts: Sequence[Sequence[float]], most: int) -> bool:
 
 
 def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[list[float]]]:
-    """Each burst's calls, of which there are two at least, as two series: every other call and the rest, which of them
-    is the first one changing from burst to burst.
+    """Split each burst's calls into two series: every other call, and the rest.
+
+    A burst has at least two calls. Which of the two goes first alternates from burst to burst.
     """
     parts = [(list(burst[0::2]), list(burst[1::2])) for burst in bursts]
     turned = [(a, b) if number % 2 == 0 else (b, a) for number, (a, b) in enumerate(parts)]
@@ -268,10 +280,10 @@ def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[l
 
 
 def _back_to_back(workspace: Workspace, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
-    """The reference's calls back to back, as a graph only where they are short."""
+    """Measure the reference's calls back to back, and inside a graph if they are short."""
     found: dict[str, Any] = {}
     refused: dict[str, str] = {}
-    runner.back_to_back(indices, LaunchMode.LAUNCHED)  # memory is allocated in the first ones
+    runner.back_to_back(indices, LaunchMode.LAUNCHED)  # the first run allocates memory
     found["back_to_back_s"] = runner.back_to_back(indices, LaunchMode.LAUNCHED).device_s
     for launch_mode in (LaunchMode.QUEUED, LaunchMode.GRAPH):
         if launch_mode is LaunchMode.GRAPH and not (short and graphable(workspace)):
@@ -288,6 +300,6 @@ def _back_to_back(workspace: Workspace, runner: ReferenceRunner, indices: range,
 
 
 def graphable(workspace: Workspace) -> bool:
-    """Whether calls of this problem may be made as a graph: state, generators and inputs stay as they are."""
+    """Return whether calls of this problem can be captured: state, random generators and inputs stay the same."""
     traits = workspace.traits
     return not (traits.draws_random or traits.updates_state or traits.mutates_inputs)

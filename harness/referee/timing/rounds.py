@@ -1,9 +1,9 @@
-"""The timing plan: how reference and solution take turns in rounds of bursts, and when to stop.
+"""Run the timing plan: reference and solution alternate in rounds of bursts.
 
-Trusted side. Bursts alternate A B B A, so that drift cancels; each round draws fresh inputs; the first call of a
-burst is not counted. The solution's times are claims, which `claims` holds against the referee's own clock. While
-a burst runs the referee does nothing else. It decides no verdict on values: whoever calls `measure` gets every
-round's claims to verify before the next round is drawn.
+Trusted side. Bursts alternate A B B A, so that drift cancels. Each round draws new inputs. The first call of a burst is
+a warm-up. The solution's times are claims, which `claims.py` judges by the referee's own clock. The referee does
+nothing else during a burst. It does not judge values here: the caller of `run_rounds` verifies each round's outputs
+before the next inputs are drawn.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from harness.referee.problem.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceBurst:
-    """What the reference took in one burst, by the referee's own clocks.
+    """One burst of the reference, by the referee's own clocks.
 
-    `peak_bytes` is the most memory of its parameters and of what its calls allocated, `rate_hz` how fast the GPU's
-    processors ran (`cycles`); None where that is not known.
+    `peak_bytes` is the most memory of its parameters and of its calls' allocations. `rate_hz` is the clock rate of the
+    GPU's processors (`sm_clock.py`). None means unknown.
     """
 
     times: tuple[CallTime, ...]
@@ -50,9 +50,11 @@ class ReferenceBurst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One reference burst and one solution burst: `planned_calls` are the solution's calls, `reference_planned_calls`
-    the reference's, which are the same ones or over more of the inputs. `solution_hz` is how fast the GPU's processors
-    ran meanwhile, `in_line_s` how long the solution's threads stood in line for one of the host's.
+    """One burst of the reference and one of the solution.
+
+    The reference makes the same calls as the solution (`planned_calls`), or calls over more of the inputs
+    (`reference_planned_calls`). `solution_hz` is the clock rate of the GPU's processors during the solution's burst.
+    `in_line_s` is how long the solution's threads waited for a host processor.
     """
 
     planned_calls: tuple[PlannedCall, ...]
@@ -66,21 +68,22 @@ class Round:
 
     @property
     def call_wall_s(self) -> float:
-        """The solution's burst by the referee's clock, divided by its calls."""
+        """The referee's wall seconds of the solution's burst, divided by its calls."""
         return self.solution_wall_s / len(self.planned_calls)
 
     @property
     def in_line(self) -> bool:
-        """Whether that was long."""
+        """Whether the solution's threads waited for a host processor for long."""
         return self.in_line_s > IN_LINE_S
 
 
 @dataclass(slots=True)
 class Rounds:
-    """All rounds of one solution, in order. `lacking` is how many rounds with stressed calls are left until there were
-    as many as there are variants: each has had as many calls then as a round has stressed ones. `doubted` says why
-    rounds were thrown away whose claims were not explained. Seconds: `spent_s` since the beginning, `spent_on_s` on
-    what of them, `thrown_s` of them for those of these rounds in which the solution stood in line for a processor.
+    """All rounds of one solution, in order.
+
+    `lacking` is the number of rounds with stress inputs that are still required: one for each variant. `doubted` holds
+    the reasons of the rounds that were repeated because their claims were not explained. Seconds: `spent_s` in total,
+    `spent_on_s` by activity, `thrown_s` for repeated rounds in which the solution waited for a processor.
     """
 
     held: list[Round] = field(default_factory=list)
@@ -92,7 +95,7 @@ class Rounds:
     thrown_s: float = 0.0
 
     def samples(self, mode: CallMode) -> tuple[list[list[float]], list[list[float]]]:
-        """Device seconds per round and call of this mode: of the reference, and as the solution claims."""
+        """Return device seconds by round and call of this mode: the reference's, and the solution's claims."""
         reference = [
             [
                 t.device_s
@@ -112,7 +115,7 @@ class Rounds:
         return reference, solution
 
     def windows(self, mode: CallMode) -> tuple[list[float], list[float]]:
-        """Host seconds from submission to completion, flat: of the reference, and as the solution claims."""
+        """Return host seconds from submission to completion, flat: the reference's, and the solution's claims."""
         reference = [
             t.window_s
             for r in self.held
@@ -129,10 +132,12 @@ class Rounds:
 
 
 class ReferenceRunner:
-    """Makes the reference's bursts exactly as the contestant makes the solution's, copies included.
+    """Make the reference's bursts exactly as the contestant makes the solution's.
 
-    `forward` takes the place of the reference's own: the reference in another form (`harness.referee.baselines`).
-    `lane` is the device's by which its bursts go.
+    Args:
+        workspace: Buffers of the problem.
+        forward: Replaces the reference's own forward: the reference in another form (`harness.referee.baselines`).
+        lane: The device's lane (stream) for these bursts.
     """
 
     def __init__(
@@ -142,12 +147,14 @@ class ReferenceRunner:
         self._lane = lane
         self._forward = forward or workspace.oracle.forward
         first = workspace.sets[0]
-        workspace.device.prepare_flush()  # its bursts are what others' are held against, the first one too
+        workspace.device.prepare_flush()  # before the first burst, because all its bursts calibrate others
         self._scratch = [torch.empty_like(workspace.tensor(slot)) for slot in first.outputs]
 
     def hold_back(self, indices: Sequence[int]) -> None:
-        """Hold back words of these sets' inputs. What they are written from before a call lies in memory of the stream
-        that the call is made on, beside its small results, as it does in the contestant's process.
+        """Withhold words of these sets' inputs.
+
+        Their source buffer is allocated on the stream of the call, next to its small results, as in the contestant's
+        process.
         """
         with self._workspace.device.lane(self._lane):
             self._workspace.hold_back(indices)
@@ -158,7 +165,7 @@ class ReferenceRunner:
             paces.begin()
             made = self._made(planned_calls)
             rate_hz = paces.end()
-            # State is put back by then, which the next truth may need on another lane.
+            # Else the state may not be restored yet when the next truth needs it on another lane.
             self._workspace.device.synchronize()
             return replace(made, rate_hz=rate_hz)
 
@@ -185,15 +192,23 @@ class ReferenceRunner:
         self._workspace.oracle.restore_state()
         peak_bytes = self._workspace.device.peak_bytes()
         if peak_bytes is not None:
-            # What this process holds beside the reference is the harness's own.
+            # Other memory in this process belongs to the harness.
             peak_bytes += self._workspace.oracle.state_bytes - held_bytes
         return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
     def back_to_back(self, indices: Sequence[int], launch_mode: LaunchMode) -> CallTime:
-        """One call's share of calls over these sets without a pause, as the contestant makes the solution's.
+        """Time calls over these sets without a pause, as the contestant makes the solution's.
 
-        Raises what prevents a graph from being captured, and `DeviceError` where calls can't be queued: because the
-        device has no gate, or because they wait for it to finish.
+        Args:
+            indices: Indices of the input sets.
+            launch_mode: Queued, launched one by one, or inside a graph.
+
+        Returns:
+            Device and host seconds a call.
+
+        Raises:
+            DeviceError: If calls cannot be queued: the device has no gate, or the calls wait for the device.
+            RuntimeError: If the calls cannot be captured in a graph.
         """
         workspace = self._workspace
 
@@ -226,7 +241,7 @@ class ReferenceRunner:
                 ready = BackToBack(self._workspace.device, steps, LaunchMode.QUEUED, gate.stream, number)
             waited = gate.owner.is_open
         finally:
-            gate.owner.open()  # what was queued before something failed would stand before all that comes next
+            gate.owner.open()  # after a failure, queued work would block everything that follows
         took = ready.run()
         if waited:
             raise DeviceError("calls wait for the device to finish")
@@ -239,11 +254,13 @@ class ReferenceRunner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundLimits:
-    """When rounds end. Seconds by the referee's clock; the deadline moves while others are waited for. With `FEW_SETS`
-    or fewer, half of `min_samples` are enough.
+    """Limits of the rounds, in seconds of the referee's clock.
 
-    Where a call of the solution took `long_s` or more in every round so far, flush included, it makes `LONG_SETS` calls
-    a round, and a third of `min_samples` are enough: such calls are even, and dear.
+    The deadline moves while other processes are waited for. With `FEW_SETS` or fewer sets, half of `min_samples`
+    suffices.
+
+    If a call of the solution took at least `long_s` in every round so far, flush included, a round has `LONG_SETS`
+    calls and a third of `min_samples` suffices: such calls vary little and are expensive.
     """
 
     min_samples: int
@@ -253,35 +270,41 @@ class RoundLimits:
 
 
 LONG_S = 10e-3
-"""On a GPU nothing needs to be warmed up for calls so long: in 11 bursts of calls of 17 ms that were not, on an H200,
-the first took what the others took within 0.8 %, and no burst counts by its slowest call."""
+"""Seconds from which a call is long and needs no warm-up on a GPU. In 11 bursts of calls of 17 ms without warm-up, on
+an H200, the first call took as long as the others within 0.8 %. No burst counts by its slowest call.
+"""
 
 LONG_SETS = 4
-"""Calls of the solution in a round where they are so long. The reference makes as many as ever: of 39 of its bursts
-that followed one of a solution's calls of 17 to 35 ms on an H200, the first call took 2.6 % longer than the burst's
-shortest in the median, so that three or four calls of 2.6 ms told too little, and up to 22 rounds were made."""
+"""Calls of the solution in a round if calls are long. The reference makes as many as ever. On an H200, in 39 of its
+bursts after a solution's calls of 17 to 35 ms, its first call took 2.6 % longer than the shortest (median). With three
+or four reference calls of 2.6 ms, up to 22 rounds were needed.
+"""
 
 INPUTS, REFERENCE, SOLUTION, OUTPUTS = "inputs", "reference", "solution", "outputs"
-"""What rounds take their time for: drawing and masking inputs, the two sides' bursts as a whole, verifying outputs.
-What is left looks at the GPU and decides whether there is another round."""
+"""Activities on which rounds spend their time: drawing and masking inputs, each side's bursts, verifying outputs. The
+rest checks the GPU and decides whether another round follows.
+"""
 
 MAX_ROUNDS = 40
-"""Rounds after which a speedup that still will not settle is reported as it is."""
+"""Rounds after which a speedup that has not settled is reported as it is."""
 
 
 MOST_DOUBTED = 4
-"""Rounds of one solution that are made again because the referee's clock does not explain what is claimed, which a busy
-machine brings about now and then; then they count, and pay. Who lies in all rounds gains four of them."""
+"""Most rounds of one solution that are repeated because the referee's clock does not explain the claims; a busy machine
+causes that sometimes. Later such rounds count and are charged. A solution that lies in all rounds gains four rounds.
+"""
 
 IN_LINE_S = 1e-3
-"""How long a solution's threads may stand in line for a processor in a burst before the machine may be to blame for
-what is not explained: as much as is let pass a burst."""
+"""How long a solution's threads may wait for a processor in a burst before the machine may be the cause of unexplained
+time: as long as the tolerance of a burst.
+"""
 
 MOST_THROWN_S = 5.0
-"""Where they did so for longer, doubted rounds are made again until they have taken so long. While builds took all 16
-processors of a machine with an H200, ten of 20 evaluations of calls of 20 ms were charged in rounds that counted, after
-four that were made again; two of 14 with more of them. Threads can be made to stand in each other's way: who does that
-gains more rounds, and pays in each that counts."""
+"""Seconds for which doubted rounds are repeated if the solution's threads waited longer than `IN_LINE_S`. While builds
+used all 16 processors of a machine with an H200, 10 of 20 evaluations of calls of 20 ms were charged after four
+repeated rounds; with more repeats, 2 of 14. A solution can make its threads wait for each other: it gains more rounds,
+and pays in each that counts.
+"""
 
 
 def run_rounds(
@@ -300,28 +323,39 @@ def run_rounds(
     call_s: float = 0.0,
     stress: Sequence[tuple[str, int]] = (),
 ) -> Rounds:
-    """Alternate bursts until enough is known.
+    """Alternate bursts of reference and solution until enough is known.
 
-    Some calls of each round (`stressed_planned_calls`), nobody knows which, are over a variant (and its part) of
-    `stress`, like those that values were verified on before: who could tell timed bursts from others would else need
-    to be right on the problem's own inputs alone in them. So is the one timed for latency. They are timed like any
-    other, for both sides over the same inputs.
+    Some calls of each round, chosen secretly (`stressed_planned_calls`), use stress inputs, and so does the latency
+    call. Otherwise code that recognises timed calls would have to be correct only on the problem's own inputs. Both
+    sides time these calls over the same inputs, like any other.
 
-    `call_s` is what a call of the solution took so far, flush included; 0 where that is not known.
+    Args:
+        workspace: Buffers of the problem.
+        runner: Makes the reference's bursts.
+        solution_burst: Makes the solution's burst; returns its claims and the referee's wall seconds.
+        verify: Judges a round's outputs before the next inputs are drawn; returns False to end the timing.
+        settled: Returns the name of the rule by which the samples suffice, or None.
+        sets: Number of input sets.
+        limits: When rounds end.
+        secret: Source of randomness that no contestant can predict.
+        look: Called after both bursts of a round, to check the GPU while outputs are verified. Its result is called at
+            the end of the round; False repeats the round, because something else disturbed it.
+        doubt: Returns why the last round's claims are not explained, or None. Such rounds are repeated up to
+            `MOST_DOUBTED` times, and longer if the solution's threads waited for a processor (`MOST_THROWN_S`).
+        in_line_s: Called after a burst of the solution; returns how long its threads waited for a processor, in
+            seconds.
+        call_s: Seconds of a call of the solution so far, flush included; 0 if unknown.
+        stress: Stress variants, each with its part.
 
-    `verify` judges each round's outputs before the next inputs are drawn, and returns False to end the timing.
-    `settled` names the rule by which the samples suffice, or None. `look` is called once both bursts of a round are
-    over, and looks at the GPU while outputs are verified: what it returns says in the end whether the round counts.
-    False throws it away, because something else disturbed it. `doubt` says why the last round's claims are not
-    explained, or None: up to `MOST_DOUBTED` such rounds are made again, too, and more where `in_line_s`, asked after
-    a burst of the solution, says that its threads stood in line for a processor meanwhile (`MOST_THROWN_S`).
+    Returns:
+        All rounds that count, and why they ended.
     """
     rounds = Rounds(lacking=len({name for name, _ in stress}))
     paces = sm_clock.of(workspace.device)
     begin = lap_s = time.perf_counter()
 
     def spent_on(what: str) -> None:
-        """What goes on since the last call of this was that."""
+        """Add the time since the last call of this function to an activity."""
         nonlocal lap_s
         last_s, lap_s = lap_s, time.perf_counter()
         rounds.spent_on_s[what] = rounds.spent_on_s.get(what, 0.0) + lap_s - last_s
@@ -329,10 +363,10 @@ def run_rounds(
     redraw = workspace.traits.mutates_inputs
     following = {mode: in_turn(stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
     while True:
-        # The least of all: who is slow once does not get by with fewer calls to prove its times on (`claims`, rule 4).
+        # The least of all rounds: one slow round must not reduce the calls on which claims are judged (rule 4).
         call_s = min((held.call_wall_s for held in rounds.held), default=call_s)
         sparing = sets > FEW_SETS and call_s >= limits.long_s
-        # Calls over inputs so large are long and even, and to verify one of them takes a tenth of a second.
+        # Calls over such large inputs are long and vary little, and verifying one takes a tenth of a second.
         least = limits.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
         indices = range(sets)
         planned_calls = reference_planned_calls = plan_calls(sets, secret, len(rounds.held))
@@ -362,7 +396,7 @@ def run_rounds(
         solution_hz = paces.end()
         waited_s = in_line_s()
         spent_on(SOLUTION)
-        # Where calls change their inputs, they are a part of the answer, and the reference needs them as they were.
+        # If calls change their inputs, these are part of the answer, and the reference needs the original ones.
         right = None
         if redraw:
             right = verify(planned_calls, done)
@@ -418,7 +452,7 @@ def run_rounds(
         if rule == "budget" and len(rounds.held) >= 2 and not rounds.lacking:
             rounds.stopped_by = rule
             return rounds
-        # An even number of rounds, so that each order stands as often as the other.
+        # An even number of rounds, so that both orders are equally frequent.
         if rule is not None and samples >= least and len(rounds.held) % 2 == 0 and not rounds.lacking:
             rounds.stopped_by = rule
             return rounds

@@ -1,7 +1,6 @@
-"""From rounds of bursts to a speedup: claims held against the referee's clock, intervals, and when to stop.
+"""Compute the speedup from rounds of bursts: judged claims, interval, labels.
 
-Trusted side; floats in, JSON-able values out, nothing is measured here. Imports `claims`, `stats`, `stopping`,
-`measure`'s types.
+Trusted side; takes numbers, returns values for JSON. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -32,58 +31,65 @@ from harness.referee.timing.rounds import LONG_SETS, Round, Rounds
 from harness.referee.timing.stopping import Stopping
 
 UNEXPLAINED = "unexplained_time"
-"""Label: in most bursts the referee's clock did not explain the claimed times, and the conservative ones count."""
+"""Label: in most bursts the referee's clock did not explain the claimed times, and conservative times count."""
 
 WAITS_FOR_DEVICE = "waits_for_device"
-"""Label: its forward waits for the device to finish, or its calls take long to submit: what they wait counts, unless
-the reference can't be queued either."""
+"""Label: the forward waits for the device, or its calls take long to submit; the wait counts, unless the reference
+cannot be queued either.
+"""
 
 NOT_QUEUED = "not_queued"
-"""Label: its calls fail, are wrong or do not end where they are queued, so that launching them counts, unless the
-reference can't be queued either; or the memory for the copies of them is taken."""
+"""Label: the calls failed, were wrong or did not finish when queued, so launch overhead counts, unless the reference
+cannot be queued either; or the memory for their copies is used up.
+"""
 
 BUSY_HOST = "busy_host"
-"""Label: the host's processors were busy with other work while calls were timed that are charged for what the referee's
-clock does not explain: it was kept from that clock, or the solution stood in line for a processor."""
+"""Label: the host's processors were busy while calls with unexplained time were measured: the referee read its clock
+late, or the solution waited for a processor.
+"""
 
-WAIT_COUNTS = "its forward waits for the device, so that the wait counts"
-LAUNCHES_COUNT = "its calls can't be queued, so that launching them counts"
-"""What a record's reason says where calls count by the referee's clock (`claims`, rule 6)."""
+WAIT_COUNTS = "its forward waits for the device, so the wait counts as its time"
+LAUNCHES_COUNT = "its calls cannot be queued, so launch overhead counts as its time"
+"""Part of a record's reason if calls count by the referee's clock (rule 6 of `claims.py`)."""
 
 HOST_TOLERANCE = Tolerance(burst_s=40e-3, per_call_s=1e-3, relative=0.25, uneven_s=5e-3)
-"""On the host device other processes take the processors from a burst for time slices of several milliseconds, which
-the referee's own bursts, by which it is calibrated, may be spared: honest code must not be flagged for that. The price
-is that a lie of some ten milliseconds a call goes unnoticed there."""
+"""Tolerance on the host device. There, other processes take processors away for time slices of several milliseconds,
+possibly only during the solution's bursts; honest code must not be flagged for that. The price: a lie of some ten
+milliseconds a call goes unnoticed there.
+"""
 
 HOST_BIAS_S = 15e-6
-"""Least noise floor of a call on the host device: a contestant, which stood still before, takes some ten microseconds
-longer for the same. A torch twin of a call of 60 us came out at 0.60 to 0.86 times on two busy processors."""
+"""Least noise floor of a call on the host device. A contestant that was stopped before takes some ten microseconds
+longer for the same work. A torch twin of a call of 60 us came out at 0.60 to 0.86 times on two busy processors.
+"""
 
 DISTURBED_BASELINE = "disturbed_baseline"
-"""Label: the reference was slower beside this solution than before it was started, and the earlier time counts."""
+"""Label: the reference was slower next to this solution than before it was started; the earlier time counts."""
 
 DISTURBED_FACTOR = 1.1
-"""How much slower the reference may be, beside what its noise floor allows; clocks and temperature account for less
-than this. A reference that waits for the device lies far apart from itself on a busy host: one of 80 to 120 us had a
-floor of 9 % on an H100."""
+"""How much slower the reference may become, in addition to its noise floor; clocks and temperature account for less. On
+a busy host, a reference that waits for the device scatters widely: one of 80 to 120 us had a noise floor of 9 % on an
+H100.
+"""
 
 DECIDED_BY = "single calls with a cold cache"
-"""What the speedup is of, for short calls too. Each such call has its data cold, its inputs completed at the last
-moment and its output verified, for any code, on both sides alike. Back to back, short calls take what their launches
-take; a graph can't be had of all code; and in both, work on one call's inputs may begin in another's time."""
+"""The calls that decide the speedup, for short calls too. Each such call has cold data, inputs completed at the last
+moment, and a verified output, for any code and on both sides. Back to back, short calls take as long as their launches;
+not all code can be captured in a graph; and in both, work on one call's inputs may begin during another call.
+"""
 
 LEAST_ROUNDS = 4
-"""Rounds that any speedup rests on, and from which on its interval is looked at."""
+"""Least rounds of any speedup; its interval is checked from then on."""
 
 HIDES_MUCH = 0.25
-"""Share of the reference's call that what is let pass for bursts that differ may be, before two of them are too few."""
+"""Scatter of trusted bursts, as a share of the reference's call, above which two bursts are too few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedTimes:
-    """What the rounds say: a speedup with its evidence, or the failure that they convict of.
+    """Result of the rounds: a speedup with its evidence, or a failure.
 
-    `by_calibration` says that the failure rests on what bursts of trusted code cost (rule 4 of `claims`).
+    `by_calibration` says that the failure rests on the cost of trusted bursts (rule 4 of `claims.py`).
     """
 
     reason: str
@@ -95,12 +101,12 @@ class JudgedTimes:
 
 
 def _by_rounds(rounds: Sequence[Round]) -> Calibration:
-    """What the reference's own bursts cost: they stand in for those of trusted code where nothing was made before."""
+    """Calibrate by the reference's own bursts; they replace trusted bursts if none were made before."""
     return calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds])
 
 
 def _known_calibrations(rounds: Sequence[Round], known: ProblemCalibration | None) -> list[Calibration] | None:
-    """What each round's burst is held against: trusted code's, of as many calls; None where there is none."""
+    """Return each round's calibration, of trusted bursts with as many calls; None if there is none."""
     if known is None or known.pauses is None:
         return None
     few = known.pauses if known.sparing is None else known.sparing
@@ -108,17 +114,17 @@ def _known_calibrations(rounds: Sequence[Round], known: ProblemCalibration | Non
 
 
 def _own_calibrations(rounds: Rounds) -> list[Calibration]:
-    """What each round's burst is held against where nothing else is known."""
+    """Return each round's calibration if nothing else is known."""
     together = _by_rounds(rounds.held)
     return [beside(_by_rounds([held]), together) for held in rounds.held]
 
 
 class SettledTimes:
-    """Decides after each round whether the speedup is known well enough; names the rule that fired, or None.
+    """Decide after each round whether the speedup is known well enough.
 
-    `calibrated` says that claims are held against bursts made before. Else the time to measure in ends nothing before
-    `LEAST_ROUNDS`, if the reference's bursts differ by enough to hide much of a call: two of them tell not which of
-    them something disturbed.
+    A call returns the name of the rule that fired, or None. `calibrated` says that claims are judged by bursts made
+    before. Otherwise the time budget ends nothing before `LEAST_ROUNDS` if the reference's bursts differ enough to hide
+    much of a call: with two bursts it is unknown which one was disturbed.
     """
 
     def __init__(self, *, target: float, budget_s: float, calibrated: bool = True) -> None:
@@ -154,12 +160,20 @@ def judge_times(
     back_to_back: BackToBackTimes | None = None,
     compared: Compared | None = None,
 ) -> JudgedTimes:
-    """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
+    """Judge the claims of all rounds and estimate the speedup over bursts paired by round.
 
-    `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
-    `known` what was measured before the solution was started, which a submission can't have slowed: without it, the
-    reference's own bursts stand in for those of trusted code. `back_to_back` are the solution's calls back to back.
-    `compared` is what calls that do next to nothing took in the solution's process, before it was there.
+    Args:
+        rounds: All rounds of the solution.
+        device: Where the solution ran.
+        light: Speed of light to record with the times.
+        floor: Least time that an honest call can take.
+        known: Measurements from before the solution was started, which it cannot have influenced. Without them, the
+            reference's own bursts replace those of trusted code.
+        back_to_back: The solution's calls back to back.
+        compared: Times of empty calls in the solution's process, before the solution was loaded.
+
+    Returns:
+        The speedup with its evidence and labels, or the failure.
     """
     quiet = known.quiet if known is not None else None
     calibrations = _known_calibrations(rounds.held, known) or _own_calibrations(rounds)
@@ -304,12 +318,18 @@ def judge_times(
 def peak_memory(
     known: ProblemCalibration, claimed_bytes: int | None, process_bytes: int | None
 ) -> dict[str, int | None]:
-    """Peak device memory as a record has it, in bytes.
+    """Return the peak device memory for a record, in bytes.
 
-    `reference` and `solution`: parameters and what calls allocate, without inputs, by torch's allocator; the solution's
-    is a claim, and does not hold what its own code takes from the driver. `solution_process`: what the driver got back
-    as the contestant was ended, CUDA's context and the harness's flush included; `trusted_process`: the same of one
-    that allocates outputs alone.
+    Args:
+        known: Measurements of the problem.
+        claimed_bytes: The solution's claim: its parameters and what its calls allocate, by torch's allocator, without
+            inputs. It excludes memory that its own code takes from the driver.
+        process_bytes: Memory that the driver got back when the contestant ended, including CUDA's context and the
+            harness's flush buffer.
+
+    Returns:
+        `reference` and `solution` by torch's allocator; `solution_process` and `trusted_process` by the driver, the
+        latter for a process that only allocates outputs.
     """
     return {
         "reference": known.quiet.peak_bytes,
@@ -322,7 +342,7 @@ def peak_memory(
 def with_graph(
     timing: Mapping[str, Any], graph: Callable[[float], tuple[float | None, str | None]]
 ) -> Mapping[str, Any]:
-    """A record's `timing` with the time of a call inside a CUDA graph, which `graph` measures for a claimed time."""
+    """Return a record's `timing` with the time of a call inside a CUDA graph, as measured by `graph`."""
     if "back_to_back" not in timing:
         return timing
     graph_s, refused = graph(timing["solution"]["device"]["median_s"])
@@ -333,8 +353,9 @@ def with_graph(
 
 
 def _floor_of_rounds(bursts: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The noise floor by the reference's bursts beside the solution's, as a record has it: where nothing was measured
-    before the solution was started.
+    """Return the noise floor from the reference's bursts within the rounds.
+
+    Used if nothing was measured before the solution was started.
     """
     least = max(PROCESS_BIAS, HOST_BIAS_S / statistics.median(time_s for burst in bursts for time_s in burst))
     paired = [burst for burst in bursts if len(burst) >= 2]
@@ -355,13 +376,14 @@ def _in_words(estimate: SpeedupEstimate, floor_width: float | None) -> str:
             return f"the same as eager (within {share * 100:.2g} %)"
     words = f"{estimate.speedup:.3g}x eager" + ("" if low is None else f" ({low:.3g} to {high:.3g})")
     if floor_width is not None and abs(math.log(estimate.speedup)) <= floor_width:
-        return f"{words}, which tells little: the noise floor is {math.expm1(floor_width):.0%}"
+        return f"{words}, within the noise floor of {math.expm1(floor_width):.0%}"
     return words
 
 
 def _undisturbed(bursts: Sequence[Sequence[float]], quiet: ReferenceTiming) -> tuple[Sequence[Sequence[float]], bool]:
-    """The reference's samples, scaled down to the quiet median where they lie more above it than `DISTURBED_FACTOR` and
-    its noise floor let pass.
+    """Scale the reference's samples down to its earlier median if they are disturbed.
+
+    Disturbed means slower than that median by more than `DISTURBED_FACTOR` and the noise floor together.
     """
     now_s = statistics.median([time_s for burst in bursts for time_s in burst])
     if now_s <= DISTURBED_FACTOR * math.exp(quiet.floor.log_width) * quiet.reference_s:
@@ -370,12 +392,11 @@ def _undisturbed(bursts: Sequence[Sequence[float]], quiet: ReferenceTiming) -> t
 
 
 def doubt(rounds: Rounds, device: DeviceKind, known: ProblemCalibration | None) -> str | None:
-    """Why what the last round claims is not explained; None where it is, and where it is not possible at all, which all
-    rounds together are convicted of.
+    """Return why the last round's claims are not explained; None if they are.
 
-    On a GPU it is held against what is known of trusted code: nothing is doubted where nothing is, nor where calls are
-    so short that they are made back to back, which prove more (rule 6 of `claims`). On the host device it is held
-    against the reference's bursts so far.
+    Impossible claims give None, too: all rounds together convict those. On a GPU the claims are compared with trusted
+    bursts; nothing is doubted if there are none, or if calls are short enough for back-to-back bursts, which prove more
+    (rule 6 of `claims.py`). On the host device they are compared with the reference's bursts so far.
     """
     held, tolerance = rounds.held[-1], Tolerance()
     if device is DeviceKind.HOST:
@@ -393,7 +414,10 @@ def doubt(rounds: Rounds, device: DeviceKind, known: ProblemCalibration | None) 
 
 
 def _on_host(calibration: Calibration) -> Calibration:
-    """Two processes share the cores in other ways than one: what a flush must cost at least is not known."""
+    """Drop the least cost of a calibration.
+
+    On the host device two processes share the cores in other ways than one, so the least cost of a flush is unknown.
+    """
     return replace(calibration, least_s=0.0)
 
 
@@ -412,8 +436,9 @@ def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, t
 
 
 def _without(time_s: float, own_s: float) -> float:
-    """A claimed time without what the solution's process takes longer for any call; never less than half of it, which
-    no honest call of a GPU is short enough for.
+    """Subtract the extra time of any call in the solution's process from a claimed time.
+
+    At least half of the claim remains; no honest GPU call is short enough to reach that.
     """
     return max(time_s - own_s, time_s / 2)
 
@@ -424,7 +449,7 @@ def _unexplained(verdict: ClaimVerdict) -> float:
 
 
 def _series(bursts: Sequence[Sequence[float]], latency_s: Sequence[float]) -> dict[str, Any]:
-    """Device time over all bursts, and call latency (a warm cache, an idle device, the host's clock)."""
+    """Return device time over all bursts, and call latency (warm cache, idle device, host clock)."""
     flat = [time_s for burst in bursts for time_s in burst]
     return {
         "device": summarise(flat).to_json(),

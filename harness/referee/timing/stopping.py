@@ -1,7 +1,6 @@
-"""When measuring may end: rules over the width of a speedup's interval and over the seconds spent.
+"""Decide when timing ends: by the interval's width, its progress, or the time spent.
 
-Imports `stats` alone. Pure: numbers in, "finished" out; either side may use it, the referee does. A width is a
-difference of logs (0.005 is about 0.5 %), a time is seconds.
+Pure functions of numbers. A width is a difference of logs (0.005 is about 0.5 %); times are in seconds.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from harness.core.stats import SpeedupEstimate
 
 
 class StoppingRule(Protocol):
-    """Takes one number after each pair of bursts and says whether measuring may end."""
+    """A rule that takes one number after each pair of bursts and says whether timing may end."""
 
     @property
     def name(self) -> str:
-        """What the record says fired."""
+        """Name of the rule in the record."""
         ...
 
     def add(self, value: float) -> None: ...
@@ -27,19 +26,18 @@ class StoppingRule(Protocol):
 
 
 class NarrowInterval:
-    """Ends when the interval's half width (difference of logs) is at most `target`.
+    """End once the interval's half width (difference of logs) is at most `target`.
 
-    Looking again and again at an interval stops at lucky ones, which costs some coverage: 92 % to 95 % are left where
-    it is looked at after every other pair from the fourth on. To wait for a second narrow one in a row was tried and
-    left: as much coverage, errors smaller by 6 % to 8 %, for 15 % more pairs (`tests/unit/core/test_stats.py`
-    simulates it).
+    Checking an interval repeatedly stops at lucky ones and costs coverage: 92 % to 95 % remain if it is checked after
+    every other pair from the fourth on. Waiting for a second narrow interval in a row was rejected: same coverage, 6 %
+    to 8 % smaller errors, 15 % more pairs (simulated in `tests/unit/core/test_stats.py`).
     """
 
     name = "interval"
 
     def __init__(self, target: float = 0.005) -> None:
         if not target > 0.0:
-            raise ValueError("a target width is above 0")
+            raise ValueError("the target width must be above 0")
         self._target = target
         self._finished = False
 
@@ -52,17 +50,17 @@ class NarrowInterval:
 
 
 class Stagnation:
-    """Ends when over `window` pairs the half width has shrunk by less than `least` of itself.
+    """End once the half width shrank by less than `least` of itself over `window` pairs.
 
-    Scatter alone shrinks as one over the root of the pairs; over the default window the rule fires from about
-    twenty-five pairs on, and earlier only where new pairs widen the interval.
+    Scatter alone shrinks with the square root of the number of pairs. With the default window the rule fires from about
+    25 pairs on, and earlier only if new pairs widen the interval.
     """
 
     name = "stagnation"
 
     def __init__(self, window: int = 6, least: float = 0.10) -> None:
         if window < 2 or not 0.0 < least < 1.0:
-            raise ValueError("a window has at least 2 pairs, and the least shrinking lies between 0 and 1")
+            raise ValueError("the window must have at least 2 pairs, and the least shrinkage must lie between 0 and 1")
         self._window = window
         self._least = least
         self._widths: list[float] = []
@@ -79,13 +77,13 @@ class Stagnation:
 
 
 class Budget:
-    """Ends when the seconds spent reach the limit."""
+    """End once the seconds spent reach the limit."""
 
     name = "budget"
 
     def __init__(self, limit_s: float) -> None:
         if not limit_s > 0.0:
-            raise ValueError(f"a budget is above 0 s, not {limit_s}")
+            raise ValueError(f"the budget must be above 0 s, not {limit_s}")
         self._limit_s = limit_s
         self._spent_s = 0.0
 
@@ -98,17 +96,28 @@ class Budget:
 
 
 class Stopping:
-    """The usual three rules together, over one growing series of pairs."""
+    """The three usual rules together, over one growing series of pairs."""
 
     def __init__(self, *, budget_s: float, target: float = 0.005, least_pairs: int = 4, window: int = 6) -> None:
-        """`least_pairs` must have been made before widths count; the other arguments are the rules' own."""
+        """Set up the rules.
+
+        Args:
+            budget_s: Limit of the seconds spent.
+            target: Half width at which the interval is narrow enough.
+            least_pairs: Number of pairs before widths count.
+            window: Pairs over which stagnation is measured.
+        """
         self._interval = NarrowInterval(target)
         self._stagnation = Stagnation(window)
         self._budget = Budget(budget_s)
         self._least_pairs = least_pairs
 
     def add(self, estimate: SpeedupEstimate, spent_s: float) -> str | None:
-        """Take in the estimate over all pairs and the seconds that the newest took; the rule that fired, or None."""
+        """Add the estimate over all pairs and the seconds that the newest pair took.
+
+        Returns:
+            The name of the rule that fired, or None.
+        """
         width = estimate.half_width
         if width is not None and estimate.pairs >= self._least_pairs:
             self._interval.add(width)

@@ -1,8 +1,7 @@
-"""One text per record for whoever wrote the solution, a model or a person: what failed and where, or how good it is.
+"""Write a feedback text for the author of a solution: the defect with its evidence, or the speed and its limits.
 
-Outside layer; trusted side. Pure: a record (and, where they are at hand, its source and log) in, text out. Imports the
-vocabulary, `scoring`, `stats` and `report.format`. Written for an author who must not learn the answer: of an expected
-value only two digits are told, at the places where the output is wrong, and never a seed.
+Trusted side. Pure functions: a record, and its source and log if available, in; text out. The author, a model or a
+person, must not learn the answer: the text gives two digits of an expected value, at wrong places only, and no seed.
 """
 
 from harness.report.feedback.text import feedback

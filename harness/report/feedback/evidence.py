@@ -1,6 +1,6 @@
-"""Reading a record's inner values defensively: they may come from an older harness, another tool, or a contestant.
+"""Read values inside a record defensively: a value of another type counts as absent.
 
-Pure; imports nothing of the harness. A value of another type than asked for is as good as absent.
+Pure functions. The values may come from an older harness, another tool, or a contestant.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 
 
 def mapping(held: Any, *path: str) -> Mapping[str, Any]:
-    """The mapping at `path` inside `held`; empty where there is none."""
+    """Return the mapping at `path` inside `held`, or an empty one."""
     for key in path:
         held = held.get(key) if isinstance(held, Mapping) else None
     return held if isinstance(held, Mapping) else {}
 
 
 def rows(held: Any, *path: str) -> list[Mapping[str, Any]]:
-    """The mappings in the list at `path`."""
+    """Return the mappings in the list at `path`."""
     inner = mapping(held, *path[:-1]).get(path[-1])
     return [row for row in inner if isinstance(row, Mapping)] if isinstance(inner, list | tuple) else []
 
 
 def number(held: Mapping[str, Any], key: str) -> float | None:
-    """A finite number, else None."""
+    """Return a finite number, else None."""
     value = held.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
@@ -32,12 +32,12 @@ def number(held: Mapping[str, Any], key: str) -> float | None:
 
 
 def whole(held: Mapping[str, Any], key: str) -> int | None:
-    """A whole number, else None."""
+    """Return an integer, else None."""
     value = held.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def text(held: Mapping[str, Any], key: str) -> str:
-    """A text, else the empty one."""
+    """Return a text, else the empty text."""
     value = held.get(key)
     return value if isinstance(value, str) else ""

@@ -1,6 +1,6 @@
-"""What an author of a failing solution is told: the reason, the place in the source, where outputs differ, reports.
+"""Feedback sections for a solution that failed: reason, source line, wrong outputs, reports, advice.
 
-Pure; see the package. Of an expected value two digits are told, as in the record's reason.
+Pure functions. The text gives two digits of an expected value, as the record's reason does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXCEPTIONS = frozenset(
         Status.out_of_memory,
     }
 )
-"""Statuses whose log says more than the reason."""
+"""Statuses whose log has details beyond the reason."""
 
 VARIANTS = {
     "own": "the problem's own inputs",
@@ -41,37 +41,38 @@ VARIANTS = {
 }
 
 FEW = 0.01
-"""Share of wrong values up to which they are called few."""
+"""Largest share of wrong values that counts as few."""
 
-_ROUNDED = "look for conversions of inputs or sums, accumulate in float32, and leave out no term."
+_ROUNDED = "convert no inputs or sums to it, accumulate in float32, and check that no term is missing."
 ROUNDED = {
-    "tf32": "The error is as large as TF32's: do without its tensor cores, or split each factor in two; or a term is "
-    "missing.",
+    "tf32": "The error is as large as TF32's: do not use TF32 tensor cores, or split each factor into two TF32 values. "
+    "Or a term is missing.",
     "fp16": f"The error is as large as float16's: {_ROUNDED}",
     "bf16": f"The error is as large as bfloat16's: {_ROUNDED}",
-    "fp8": f"The error is as large as that of 8 bits: {_ROUNDED}",
-    "fp32": "Accumulate in float32, keep reduced precision out of what is summed, and leave out no term.",
+    "fp8": f"The error is as large as that of an 8-bit type: {_ROUNDED}",
+    "fp32": "Accumulate in float32, convert no summand to a lower precision, and check that no term is missing.",
 }
-"""What a precision that was reached suggests."""
+"""Advice by the precision class that the output reaches."""
 
 ONLY = {
-    "zero_mean": "The problem's own inputs hide the mistake, and values around zero show it: a term that is lost, or "
-    "arithmetic that is less exact than asked for.",
-    "large_values": "Only rare large values show the mistake: an overflow, or a sum that loses small terms.",
-    "structured": "Only structured inputs show the mistake: most likely an index that is off at a border.",
+    "zero_mean": "Only values around zero show the mistake; the problem's own inputs hide it. Likely cause: a missing "
+    "term, or arithmetic of too low precision.",
+    "large_values": "Only rare large values show the mistake. Likely cause: an overflow, or a sum that loses small "
+    "terms.",
+    "structured": "Only structured inputs show the mistake. Likely cause: an index that is off at a border.",
 }
-"""What failing on one variant alone suggests."""
+"""Likely causes if only one input variant fails."""
 
 
 def sections(record: Record, *, source: str | None, log: str | None) -> list[Section]:
-    """The sections for a record that did not pass."""
+    """Return the sections for a record that did not pass."""
     late = record.evidence.get("failed_while") == "timing"
-    when = ["The calls checked first were right; this was found in a timed call."] if late else []
+    when = ["The first checks passed; this was found in a timed call."] if late else []
     found: list[Section] = [("What failed", [show.line(record.reason, 600), *when])]
     found.append(("Compiler error", _compiler_error(record, source)))
     found += _outputs(record)
     found.append(("Inputs", _variants(record)))
-    found.append(("Where it stood", stood_in(record, source)))
+    found.append(("Where it stopped", stood_in(record, source)))
     found.append(("Reports", reports(record, source)))
     found.append(("State", _state(record)))
     if record.status in EXCEPTIONS and log and log.strip():
@@ -98,11 +99,11 @@ def _compiler_error(record: Record, source: str | None) -> list[str]:
 
 
 def _outputs(record: Record) -> list[Section]:
-    """One section for each output (or state) that is wrong."""
+    """Return one section for each wrong output or state."""
     wrong = [held for held in read.rows(record.evidence, "outputs") if _is_wrong(held)]
     found = [(f"Where {_name(held)} differs", _output(held)) for held in wrong[:MAX_OUTPUTS]]
     if len(wrong) > MAX_OUTPUTS:
-        found.append((f"{len(wrong) - MAX_OUTPUTS} more outputs are wrong", ["in the same way or another"]))
+        found.append((f"{len(wrong) - MAX_OUTPUTS} more outputs are wrong", ["not listed here"]))
     return list(found)
 
 
@@ -132,7 +133,7 @@ def _output(held: Mapping[str, Any]) -> list[str]:
     if pattern := read.text(held, "pattern"):
         lines.append(f"pattern: {show.line(pattern, 200)}")
     if clashes := read.whole(held, "non_finite_mismatches"):
-        lines.append(f"{clashes} places are NaN or infinite where a number is expected, or the other way round")
+        lines.append(f"{clashes} values are NaN or infinite and should be finite, or the other way round")
     if unwritten := read.whole(held, "unwritten"):
         lines.append(f"{unwritten} values were never written")
     lines += _errors(held)
@@ -140,13 +141,13 @@ def _output(held: Mapping[str, Any]) -> list[str]:
 
 
 def _within(held: Mapping[str, Any]) -> bool:
-    """Whether all numbers are close enough, so that only places that hold none are wrong."""
+    """Return whether all finite values are within tolerance, so that only NaN and infinite values are wrong."""
     error, limit = read.number(held, "max_error"), read.number(read.mapping(held, "limits"), "max")
     return error is not None and limit is not None and error <= limit
 
 
 def _values(place: Mapping[str, Any]) -> str:
-    """Got as it is, expected to two digits: enough to see a sign, a factor, a zero."""
+    """Format the value, and two digits of the expected one: enough to see a sign, a factor or a zero."""
     got, expected = place.get("got"), place.get("expected")
     shown = f"got {got:.6g}" if isinstance(got, int | float) else f"got {show.line(got, 40)}"
     if isinstance(expected, bool) or not isinstance(expected, int | float):
@@ -160,12 +161,12 @@ def _errors(held: Mapping[str, Any]) -> list[str]:
     if error is None or limit is None:
         return []
     over = "all finite values" if read.whole(held, "non_finite_mismatches") else "all values"
-    lines = [f"error over {over}: {error:.2g} of the output's size, allowed is {limit:.2g}"]
+    lines = [f"error over {over}: {error:.2g} of the output's RMS, limit {limit:.2g}"]
     if (own := read.number(held, "reference_rms_error")) is not None:
-        lines[0] += f"; the reference in float32 has {own:.2g}"
+        lines[0] += f"; the error of the reference in float32 is {own:.2g}"
     rest, wrong = read.number(held, "rest_rms_error"), read.whole(held, "wrong")
     if rest is not None and wrong and rest <= limit:
-        lines.append("the other values are right")
+        lines.append("the other values are correct")
     if note := read.text(limits, "note"):
         lines.append(f"note: {show.line(note, 200)}")
     return lines
@@ -180,7 +181,7 @@ def _variants(record: Record) -> list[str]:
     for name in sorted(held):
         calls = read.whole(read.mapping(held, name), "calls") or 0
         bad = read.whole(read.mapping(held, name), "failed") or 0
-        words = f"{bad} of {calls} calls wrong" if bad else f"right in {calls} of {calls} calls"
+        words = f"{bad} of {calls} calls wrong" if bad else f"correct in {calls} of {calls} calls"
         lines.append(f"{VARIANTS.get(name, show.line(name, 40))}: {words}")
     (only, *others) = sorted(failing)
     return lines + ([ONLY[only]] if not others and only in ONLY and len(held) > 1 else [])
@@ -191,56 +192,63 @@ def _state(record: Record) -> list[str]:
     names = [show.line(name, 80) for name in held[:8]] if isinstance(held, list | tuple) else []
     if not names:
         return []
-    return [f"parameters or buffers of the reference without a place in ModelNew: {', '.join(names)}"]
+    return [f"ModelNew lacks these parameters or buffers of the reference: {', '.join(names)}"]
 
 
 def _share_wrong(outputs: Sequence[Mapping[str, Any]]) -> float:
-    """The largest share of wrong values in any output."""
+    """Return the largest share of wrong values in any output."""
     counted = [(read.whole(held, "wrong") or 0, read.whole(held, "count") or 0) for held in outputs]
     return max((wrong / count for wrong, count in counted if count), default=0.0)
 
 
 def _advice(record: Record) -> list[str]:
-    """What usually helps, by status and by what the evidence shows; never more than a hint."""
+    """Return hints by status and evidence."""
     outputs = [held for held in read.rows(record.evidence, "outputs") if _is_wrong(held)]
     patterns = " ".join(read.text(held, "pattern") for held in outputs)
     unwritten = any(read.whole(held, "unwritten") for held in outputs)
     advice = []
     if unwritten:
-        advice.append("Some outputs are never written: look at the grid's size and the bounds check.")
+        advice.append("Some output values are never written: check the grid size and the bounds check.")
     elif record.status is Status.wrong_state:
         advice.append("Update the state in forward as the reference does, under the same names.")
     elif "all zero" in patterns:
-        advice.append("All is zero: the kernel may not have run, or its result is not stored.")
+        advice.append("All values are zero: check that the kernel runs and that it stores its result.")
     elif "diagonal" in patterns:
-        advice.append("The wrong places follow the diagonal: look at the comparison of row and column, < against <=.")
+        advice.append("The wrong values follow the diagonal: check the comparison of row and column, < or <=.")
     elif "partial tile" in patterns or "the last" in patterns:
-        advice.append("The wrong places lie at a border: look at the bounds check of the last tile.")
+        advice.append("The wrong values are at a border: check the bounds check of the last tile.")
     elif "transposed" in patterns:
-        advice.append("The values are right and stand in the wrong places: rows and columns are swapped.")
+        advice.append("The values are correct but in the wrong places: rows and columns are swapped.")
     elif "constant factor" in patterns:
-        advice.append("Everything is off by one factor: a scale, a mean or a sum counts too much or too little.")
+        advice.append("All values are off by one factor: check the scale, the mean and the number of summed terms.")
     elif "every " in patterns or "shifted" in patterns:
-        advice.append("The wrong places repeat: look at how threads map to indices.")
+        advice.append("The wrong places repeat: check how threads map to indices.")
     if record.status is Status.wrong_value and re.search(r"scattered|\d+ of \d+ (columns|rows)", patterns):
-        advice.append("The wrong places have no order: suspect a race; the host device (--device host) names races.")
+        advice.append(
+            "The wrong places have no regular pattern: a data race is likely. --device host reports races with lines."
+        )
     if record.status is Status.wrong_value and not advice and 0.0 < _share_wrong(outputs) <= FEW:
-        advice.append("Few values are wrong: look at what is special there, the first or last term of a loop, an edge.")
+        advice.append(
+            "Few values are wrong: check special cases at these places, such as the first or last term of a loop, or "
+            "an edge."
+        )
     if record.status is Status.non_finite and not unwritten:
         advice.append(
-            "NaN comes from memory that nothing wrote (here all new memory is filled with it), from 0 / 0, or from "
-            "infinity less infinity."
+            "Possible causes of NaN: memory that was never written (the host device fills new memory with NaN), 0 / 0, "
+            "or infinity minus infinity."
             if record.device is DeviceKind.HOST
-            else "NaN comes from memory that nothing wrote, from 0 / 0, or from infinity less infinity."
+            else "Possible causes of NaN: memory that was never written, 0 / 0, or infinity minus infinity."
         )
     if record.status is Status.low_precision:
         advice.append(ROUNDED.get(read.text(record.evidence, "reached"), ROUNDED["fp32"]))
     if record.status is Status.memory_error:
-        advice.append("Hold the index against the size before the access: < and not <=, in the last block too.")
+        advice.append("Compare the index with the size before the access, with < and not <=, also in the last block.")
     if record.status is Status.uninitialised_read:
-        advice.append("Write all that is read later: allocate with zeros, or let no thread skip its share.")
+        advice.append("Write all memory before it is read: allocate with zeros, or let every thread write its part.")
     if record.status is Status.data_race:
-        advice.append("Order the two accesses: a barrier (__syncthreads()) between them, or one owner for the memory.")
+        advice.append(
+            "Put a barrier (__syncthreads()) between the two accesses, or let only one thread use the memory."
+        )
     if record.status is Status.barrier_error:
-        advice.append("Let every thread of the block reach the barrier: no return or branch around it.")
+        advice.append("Make every thread of the block reach the barrier: no return or branch may skip it.")
     return advice

@@ -1,6 +1,6 @@
-"""Where a call's device time goes, in sentences: from the census in a record.
+"""Describe which kernels use the device time of a call, from the kernel census of a record.
 
-Pure; see the package. Names come from untrusted code and go through `format.line`.
+Pure functions. Names come from untrusted code and go through `format.line`.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from harness.report import format as show
 from harness.report.feedback import evidence as read
 
 DOMINANT = 0.9
-"""Share of the device time from which on one kernel is the only one worth talking of."""
+"""If one kernel has at least this share of the device time, the others are not named."""
 
 LOW_OCCUPANCY = 0.5
-"""Theoretical occupancy below which warps may be too few to hide the latency of memory."""
+"""Below this theoretical occupancy, warps may be too few to hide memory latency."""
 
 MANY_LAUNCHES = 4
 
 SECOND_HELPING = 1.5
-"""Grids of so many times what the GPU holds, at most, leave most of it idle while their rest runs."""
+"""A grid of 1 to this many waves leaves most of the GPU idle during its last wave."""
 
 LIMITS: Mapping[str, str] = {
     "registers": "registers limit",
     "shared memory": "shared memory limits",
-    "blocks": "the number of blocks limits",
-    "threads": "the number of threads limits",
+    "blocks": "the maximum number of blocks limits",
+    "threads": "the maximum number of threads limits",
 }
 
 REMEDIES: Mapping[str, str] = {
-    "registers": "fewer registers a thread (smaller tiles, a launch bound) would let more blocks in",
-    "shared memory": "less shared memory a block would let more blocks in",
-    "blocks": "larger blocks would let more threads in",
-    "threads": "blocks whose size divides the multiprocessor's threads better would let more in",
+    "registers": "use fewer registers per thread (smaller tiles, __launch_bounds__)",
+    "shared memory": "use less shared memory per block",
+    "blocks": "use larger blocks",
+    "threads": "use a block size that divides the multiprocessor's maximum number of threads",
 }
 
 
 def sentences(record: Record, *, near_limit: bool = False) -> list[str]:
-    """What the census shows; nothing where there is none. What the launch leaves unused is no matter `near_limit`."""
+    """Return sentences about the census, if there is one; `near_limit` omits those about occupancy."""
     census = read.mapping(record.evidence, "census")
     rows = [row for row in read.rows(census, "kernels") if (read.number(row, "share") or 0.0) > 0.0]
     if not rows:
@@ -51,18 +51,18 @@ def sentences(record: Record, *, near_limit: bool = False) -> list[str]:
     if share < DOMINANT:
         others = sorted(rows, key=lambda row: -(read.number(row, "share") or 0.0))[1:3]
         named = [f"{_named(row)} ({show.share(read.number(row, 'share'))})" for row in others]
-        lines.append(f"Then come {' and '.join(named)}.")
+        lines.append(f"Next: {' and '.join(named)}.")
     lines += _whose(census)
     launches = read.whole(census, "launches") or 0
     if launches >= MANY_LAUNCHES:
-        lines.append(f"A call launches {launches} kernels: each costs some microseconds, which fusing saves.")
+        lines.append(f"A call launches {launches} kernels: fuse them, since each launch costs some microseconds.")
     return lines + _spills(heaviest) + ([] if near_limit else _resources(heaviest))
 
 
 def _without_times(census: Mapping[str, Any]) -> list[str]:
     rows = [row for row in read.rows(census, "kernels") if read.text(row, "name") and read.whole(row, "calls")]
     launched = [f"{show.line(short_name(row['name']), 80)} ({row['calls']}x)" for row in rows]
-    return [f"Kernels that ran, with their launches over all calls: {', '.join(launched[:8])}."] if launched else []
+    return [f"Kernels that ran, with their number of launches: {', '.join(launched[:8])}."] if launched else []
 
 
 def _sized(share: float) -> str:
@@ -97,25 +97,28 @@ def _whose(census: Mapping[str, Any]) -> list[str]:
     own, library = read.number(census, "own_share"), read.number(census, "library_share")
     if own is None or library is None or library < 0.01:
         return []
-    return [f"Kernels of your own take {show.share(own)} of the time, those of libraries {show.share(library)}."]
+    return [f"Your own kernels take {show.share(own)} of the time, those of libraries {show.share(library)}."]
 
 
 def _resources(row: Mapping[str, Any]) -> list[str]:
-    """What the heaviest kernel's launch leaves of the GPU unused."""
+    """Describe how much of the GPU the slowest kernel leaves unused."""
     held = read.mapping(row, "occupancy")
     share, waves, limiter = read.number(held, "share"), read.number(held, "waves"), read.text(held, "limiter")
     lines = []
     if waves is not None and 0.0 < waves < 1.0:
-        lines.append(f"Its grid fills {show.share(waves)} of the GPU: more, smaller blocks would put the rest to work.")
+        lines.append(f"Its grid fills only {show.share(waves)} of the GPU: use more, smaller blocks.")
     elif waves is not None and 1.0 < waves <= SECOND_HELPING:
-        lines.append(f"Its grid is {show.digits(waves)} times what the GPU holds at once: the rest of it runs alone.")
+        lines.append(
+            f"Its grid has {show.digits(waves)} times the blocks that fit on the GPU: most of the GPU is idle while "
+            "the last ones run."
+        )
     if share is not None and share < LOW_OCCUPANCY and limiter in REMEDIES:
         blocks = read.whole(held, "blocks")
-        why = f"{LIMITS[limiter]} it to {blocks} block{'' if blocks == 1 else 's'} a multiprocessor"
-        lines.append(f"Its occupancy is {show.share(share)} at most, since {why}: {REMEDIES[limiter]}.")
+        why = f"{LIMITS[limiter]} it to {blocks} block{'' if blocks == 1 else 's'} per multiprocessor"
+        lines.append(f"Its occupancy is at most {show.share(share)}, because {why}: {REMEDIES[limiter]}.")
     return lines
 
 
 def _spills(row: Mapping[str, Any]) -> list[str]:
     spilled = sum(read.whole(row, key) or 0 for key in ("spill_stores_bytes", "spill_loads_bytes"))
-    return [f"It spills {show.size(spilled)} a thread from registers to memory."] if spilled else []
+    return [f"It spills {show.size(spilled)} per thread from registers to memory."] if spilled else []

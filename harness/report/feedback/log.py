@@ -1,7 +1,7 @@
-"""The end of a log, as its solution's author can use it: where an exception ended the solution, which line it was.
+"""Shorten the end of a log to the lines that help the author of a solution.
 
-Pure. A traceback begins with the harness's own calls, on files that its author does not have, and the same one stands
-in several sections of a log: neither is told.
+Pure functions. A traceback starts with calls of the harness, in files that the author does not have, and a log repeats
+it in several sections: both are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 LINES = 15
-"""So many lines from the end of what is left."""
+"""Number of lines that are kept, from the end."""
 
 _SECTION = re.compile(r"== [^=].* ==")
 _BEGIN = "Traceback (most recent call last):"
@@ -18,10 +18,14 @@ _FRAME = re.compile(r'  File "(?:.*/)?([^"/]+)", line \d+')
 
 
 def log_end(log: str, file_name: str) -> list[str]:
-    """The last lines of `log`, which was made safe to show, that tell something about the solution in `file_name`.
+    """Return the last lines of a log that concern the solution.
 
-    Of each traceback the frames before the first one in that file are left out, and all where none is in it; of alike
-    tracebacks all but the last; headings with nothing below them.
+    It leaves out the frames of a traceback before the first one in the solution's file (all frames if none is in it),
+    repeated tracebacks except the last, and headings without lines.
+
+    Args:
+        log: The log, already escaped.
+        file_name: Name of the solution's file.
     """
     blocks = [(heading, _own_part(lines, file_name)) for heading, lines in _blocks(log)]
     kept: list[list[str]] = []
@@ -39,8 +43,9 @@ def log_end(log: str, file_name: str) -> list[str]:
 
 
 def _blocks(log: str) -> Iterator[tuple[bool, list[str]]]:
-    """The log in parts, each with whether it is a section's heading: such headings, tracebacks (with what follows up to
-    the next part), and what stands before those. Empty lines are left out.
+    """Split a log into headings, tracebacks with the lines that follow, and other text, without empty lines.
+
+    Each part comes with whether it is a heading.
     """
     held: list[str] = []
     for line in log.rstrip().split("\n"):

@@ -1,6 +1,6 @@
-"""What an author of a correct solution is told: how fast, against what limit, what bounds it, what its kernels use.
+"""Feedback sections for a solution that passed: speedup, speed of light, kernels, suggestions.
 
-Pure; see the package. The hints name what the numbers show; they promise nothing.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ Section = tuple[str, Sequence[str]]
 MAX_KERNELS = 8
 
 SMALL_GAP_S = 20e-6
-"""Call latency beyond the device time that an ordinary launch from Python explains."""
+"""Difference of latency and device time that an ordinary launch from Python explains, in seconds."""
 
 NEAR_LIMIT, FAR_FROM_LIMIT = 0.85, 0.5
-"""Shares of the speed of light from which on little is left to gain, and below which much is."""
+"""Above the first share of the speed of light there is little to gain, below the second there is much."""
 
 BEYOND = 1.05
-"""Share of the speed of light from which on a solution evidently does other work than was counted."""
+"""Above this share of the speed of light, a solution evidently does less work than was counted."""
 
 SHORT_LAUNCHES = 20
-"""Up to so many times what an empty kernel takes, a call is told what that is."""
+"""The time of an empty kernel is shown if a call takes at most this many times as long."""
 
-LACKS = {"failed": "did not compile or run", "wrong": "is not right"}
+LACKS = {"failed": "did not compile or run", "wrong": "gives wrong values"}
 """Why a baseline has no time, by its outcome."""
 
 BOUNDS = {
-    "memory": "moving the least bytes between memory and chip",
+    "memory": "moving the least possible number of bytes",
     "compute": "the reference's arithmetic at the peak rate of the precision class",
     "launch": "launching one kernel",
 }
 
 
 def sections(record: Record) -> list[Section]:
-    """The sections for a record that passed."""
+    """Return the sections for a record that passed."""
     reached = _reached(record)
     near = reached is not None and reached >= NEAR_LIMIT
     return [
@@ -62,14 +62,14 @@ def _result(record: Record) -> list[str]:
     entry = _deciding(record)
     if entry.speedup is None:
         cpu = record.device is DeviceKind.HOST
-        lines.append("Right. Not timed, since GPU code ran on the CPU." if cpu else "Right. Not timed.")
+        lines.append("Correct. Not timed, because the GPU code ran on the CPU." if cpu else "Correct. Not timed.")
     else:
-        lines.append(f"Right, and {_ratio(entry)}.")
+        lines.append(f"Correct, and {_ratio(entry)}.")
         own, reference = _device(timing, "solution"), _device(timing, "reference")
         if (mine := read.number(own, "median_s")) is not None:
             took = f"A call takes {show.duration(mine)}"
             if (theirs := read.number(reference, "median_s")) is not None:
-                took += f", eager's {show.duration(theirs)}"
+                took += f", eager {show.duration(theirs)}"
             lines.append(f"{took} (median of {read.whole(own, 'samples') or 'some'} calls, {_clock(timing)}).")
         lines += _without_launches(timing) + _baselines(record, entry.group.baseline)
     variants = read.mapping(record.evidence, "variants")
@@ -78,29 +78,29 @@ def _result(record: Record) -> list[str]:
         more = read.whole(record.evidence, "timed_calls_verified")
         timed = f" and {more} timed calls" if more else ""
         named = ", ".join(show.line(name.replace("_", " "), 40) for name in sorted(variants))
-        lines.append(f"Checked: {calls} calls on inputs of {len(variants)} kinds ({named}){timed}.")
+        lines.append(f"Checked: {calls} calls on {len(variants)} input variants ({named}){timed}.")
     return lines + _audit(record)
 
 
 def _audit(record: Record) -> list[str]:
-    """Which tools looked at the kernels, and which could not, or not to the end."""
+    """List which tools of compute-sanitizer checked the kernels, and which did not, or not completely."""
     audit = read.mapping(record.evidence, "audit")
     ran, lines = [], []
     for name, held in read.mapping(audit, "tools").items():
         tool, row = show.line(name, 40), read.mapping(held)
         if why := read.text(row, "not_run"):
-            lines.append(f"Not looked over by {tool}: {show.line(why, 300)}.")
+            lines.append(f"Not checked by {tool}: {show.line(why, 300)}.")
         elif why := read.text(row, "ended"):
-            lines.append(f"Not looked over to the end by {tool}: {show.line(why, 300)}.")
+            lines.append(f"Not completely checked by {tool}: {show.line(why, 300)}.")
         else:
             ran.append(tool)
     if why := read.text(audit, "not_run"):
-        lines.append(f"Not looked over by compute-sanitizer: {show.line(why, 300)}.")
-    return ([f"Looked over by compute-sanitizer ({', '.join(ran)})."] if ran else []) + lines
+        lines.append(f"Not checked by compute-sanitizer: {show.line(why, 300)}.")
+    return ([f"Checked by compute-sanitizer ({', '.join(ran)})."] if ran else []) + lines
 
 
 def _deciding(record: Record) -> ScoredRecord:
-    """Against the baseline that the record's speedup is against, or eager where that one has no time."""
+    """Return the speedup over the record's main baseline, or over eager if that baseline has no time."""
     own, eager = (entries_of([record], baseline=name)[0] for name in (main_baseline(record), EAGER))
     return eager if own.speedup is None else own
 
@@ -115,9 +115,9 @@ def _ratio(entry: ScoredRecord) -> str:
     if entry.same_within is not None:
         return f"the {shown}"
     if entry.low is not None and entry.high is not None and entry.low <= 1.0 <= entry.high:
-        return f"as fast as {name}: {shown}, and the 95 % interval holds 1"
+        return f"as fast as {name}: {shown}; the 95 % confidence interval includes 1"
     how = "faster" if (entry.speedup or 0.0) > 1.0 else "slower"
-    return f"{how} than {name}: {shown}, the 95 % interval in brackets"
+    return f"{how} than {name}: {shown}, with the 95 % confidence interval in brackets"
 
 
 def _clock(timing: Mapping[str, Any]) -> str:
@@ -129,19 +129,19 @@ def _device(timing: Any, side: str) -> Mapping[str, Any]:
 
 
 def _baselines(record: Record, told: str) -> list[str]:
-    """A line for each baseline but the one that was `told` of: the speedup over it, or why there is none."""
+    """Return a line for each baseline except `told`: the speedup over it, or why there is none."""
     lines = []
     for name, row in read.mapping(record.timing, "baselines").items():
         entry, shown = entries_of([record], baseline=name)[0], show.line(name, 60)
         if entry.speedup is not None and name != told:
-            lines.append(f"Against {shown}: {_shown(entry)}.")
+            lines.append(f"Over {shown}: {_shown(entry)}.")
         elif entry.speedup is None and (why := LACKS.get(read.text(read.mapping(row), "outcome"))):
-            lines.append(f"Against {shown}: no speedup, since the reference {why} that way.")
+            lines.append(f"Over {shown}: no speedup, because this baseline {why}.")
     return lines
 
 
 def _without_launches(timing: Mapping[str, Any]) -> list[str]:
-    """A short call's time inside of a graph, where both sides have one: the device's part without the launch."""
+    """Return a line about the times inside a CUDA graph, without launch overhead, if both sides have one."""
     mine, theirs = (read.number(read.mapping(timing, side), "graph_s") for side in ("solution", "reference"))
     if not mine or not theirs:
         return []
@@ -149,7 +149,7 @@ def _without_launches(timing: Mapping[str, Any]) -> list[str]:
     ratio = theirs / mine
     told = "the same" if same_within(ratio, None, None, floor=floor) is not None else show.speedup(ratio)
     return [
-        f"Inside one CUDA graph, its launch apart: {show.duration(mine)}, eager's {show.duration(theirs)} ({told})."
+        f"Without launch overhead (in a CUDA graph): {show.duration(mine)}, eager {show.duration(theirs)} ({told})."
     ]
 
 
@@ -159,37 +159,38 @@ def _limit(record: Record) -> list[str]:
     if least is None or bound not in BOUNDS:
         return []
     fraction, theirs = read.number(light, "fraction"), read.number(light, "reference_fraction")
-    lines = [f"Bound by {bound}: {BOUNDS[bound]} takes at least {show.duration(least)} on this GPU."]
+    lines = [f"Speed of light, bound by {bound}: {BOUNDS[bound]} takes at least {show.duration(least)} on this GPU."]
     if fraction is not None and fraction >= BEYOND:
-        lines = [f"The problem is bound by {bound}: {BOUNDS[bound]} takes {show.duration(least)} on this GPU."]
+        lines = [f"Speed of light, bound by {bound}: {BOUNDS[bound]} takes {show.duration(least)} on this GPU."]
         lines.append(
-            f"This solution takes {show.share(1 / fraction)} of that, so it does less work than the reference, or does "
-            "it by faster means than the class's own."
+            f"This solution takes only {show.share(1 / fraction)} of that time. So it does less work than the "
+            "reference, or uses faster arithmetic than that of the precision class."
         )
         memory_s, reached = read.number(light, "memory_s"), _reached(record)
         if memory_s is not None and reached is not None:
-            moving = f"Moving the least bytes takes {show.duration(memory_s)}"
-            lines.append(f"{moving}: of that limit it reaches {show.share(reached)}.")
+            moving = f"Moving the least possible number of bytes takes {show.duration(memory_s)}"
+            lines.append(f"{moving}; the solution reaches {show.share(reached)} of this limit.")
     elif fraction is not None:
-        reached_text = f"This solution reaches {show.share(fraction)} of that speed of light"
+        reached_text = f"This solution reaches {show.share(fraction)} of the speed of light"
         lines.append(reached_text + (f"; eager reaches {show.share(theirs)}." if theirs is not None else "."))
     launch, took = read.number(light, "launch_s"), read.number(_device(record.timing, "solution"), "median_s")
     if launch is not None and (took is None or took <= SHORT_LAUNCHES * launch):
-        lines.append(f"An empty kernel takes {show.duration(launch)} here: no call can be shorter.")
+        lines.append(f"An empty kernel takes {show.duration(launch)} on this GPU: no call can be shorter.")
     if source := read.text(light, "peaks_source"):
-        known = {"datasheet": "the datasheet's peaks", "measured": "peaks measured on this GPU"}
-        lines.append(f"Reckoned with {known.get(source, 'peaks from ' + show.line(source, 60))}.")
+        known = {"datasheet": "the peak rates of the datasheet", "measured": "peak rates measured on this GPU"}
+        lines.append(f"Computed from {known.get(source, 'peak rates from ' + show.line(source, 60))}.")
     return lines
 
 
 def _beyond(record: Record) -> bool:
-    """Whether it is evidently faster than its limit allows: the limit's own bound is none then."""
+    """Return whether the solution is evidently faster than the speed of light, which then does not bound it."""
     return (read.number(read.mapping(record.timing, "speed_of_light"), "fraction") or 0.0) >= BEYOND
 
 
 def _reached(record: Record) -> float | None:
-    """The share of the limit that counts for this solution: of memory's alone where it went beyond that of arithmetic;
-    None where no limit is known.
+    """Return the share of the limit that the solution reaches, or None without a limit.
+
+    If it goes beyond the compute limit, the memory limit alone counts.
     """
     light = read.mapping(record.timing, "speed_of_light")
     fraction = read.number(light, "fraction")
@@ -200,7 +201,7 @@ def _reached(record: Record) -> float | None:
 
 
 def _kernels(record: Record) -> list[str]:
-    """A line a kernel as compiled; instances of one template share theirs, and what it is for several architectures."""
+    """Return a line for each compiled kernel; template instances and architectures share a line."""
     held: dict[str, list[Mapping[str, Any]]] = {}
     for row in read.rows(record.build, "kernels"):
         held.setdefault(show.line(row.get("kernel", "a kernel"), 120), []).append(row)
@@ -217,12 +218,12 @@ def _compiled(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"{instances} instances"] if instances > 1 else []
     if registers:
         least, most = min(registers), max(registers)
-        parts.append(f"{most} registers a thread" if least == most else f"{least} to {most} registers a thread")
+        parts.append(f"{most} registers per thread" if least == most else f"{least} to {most} registers per thread")
     if shared:
-        parts.append(f"{show.size(shared)} of static shared memory a block")
-    parts.append(f"spills {show.size(spilled)} a thread to memory" if spilled else "no spills")
+        parts.append(f"{show.size(shared)} of static shared memory per block")
+    parts.append(f"spills {show.size(spilled)} per thread to memory" if spilled else "no spills")
     if stack:
-        parts.append(f"{show.size(stack)} of stack a thread")
+        parts.append(f"{show.size(stack)} of stack per thread")
     return f"{name}: {', '.join(parts)}"
 
 
@@ -231,7 +232,7 @@ def _spilled(row: Mapping[str, Any]) -> int:
 
 
 def _has_own_kernels(record: Record) -> bool:
-    """False only where the census looked and there is none."""
+    """Return False only if there is a census and it has no own kernel."""
     rows = read.rows(record.evidence, "census", "kernels")
     own = [row for row in rows if read.text(row, "owner") != "library" and read.text(row, "kind") != "copy"]
     return bool(own) or not rows
@@ -240,13 +241,13 @@ def _has_own_kernels(record: Record) -> bool:
 def _far(bound: str, reached: float) -> list[str]:
     if bound == "memory":
         return [
-            f"Far from the memory limit, as if all were moved {show.digits(1 / reached, 2)} times: look at coalescing, "
-            "wide loads, and how often data is read again."
+            f"Far from the memory limit: the time suffices to move all data {show.digits(1 / reached, 2)} times. Check "
+            "coalescing, use wide loads, and avoid reading data again."
         ]
     if bound == "compute":
-        return ["Far from the arithmetic limit: look at reuse in registers and shared memory."]
+        return ["Far from the compute limit: reuse data in registers and shared memory."]
     if bound == "launch":
-        return ["Short work in several launches: fusing them, or a CUDA graph, saves most of the time."]
+        return ["Launch overhead dominates: fuse the kernels into one launch, or use a CUDA graph."]
     return []
 
 
@@ -255,18 +256,20 @@ def _suggestions(record: Record) -> list[str]:
     bound = read.text(read.mapping(timing, "speed_of_light"), "bound")
     reached, lines = _reached(record), []
     if not _has_own_kernels(record):
-        lines.append("No kernel of its own ran in the call that was looked at: the time is torch's or the processor's.")
+        lines.append("No own kernel ran in the inspected call: torch or the CPU does all the work.")
     elif reached is not None and reached >= NEAR_LIMIT:
-        lines.append("Close to the limit: what is left to gain needs another algorithm or fewer bytes.")
+        lines.append("Close to the limit: only another algorithm or fewer bytes can make it faster.")
     elif reached is not None and reached < FAR_FROM_LIMIT and not _beyond(record):
         lines += _far(bound, reached)
     if any(_spilled(row) for row in read.rows(record.build, "kernels")):
-        lines.append("Registers spill to memory: smaller tiles a thread, or a launch bound, may avoid that.")
+        lines.append("Registers spill to memory: use smaller tiles per thread, or __launch_bounds__.")
     device = read.number(_device(timing, "solution"), "median_s")
     latency = read.number(read.mapping(timing, "solution", "latency"), "median_s")
     if device is not None and latency is not None and latency - device > max(SMALL_GAP_S, 0.5 * device):
         gap = show.duration(latency - device)
-        lines.append(f"A single call takes {gap} longer than the GPU works: Python, allocation, launches.")
+        lines.append(
+            f"A single call takes {gap} longer than its GPU work: reduce Python code, allocations and launches."
+        )
     if record.evidence.get("kernelbench_would_pass") is False:
-        lines.append("KernelBench's own rule (allclose) would have failed it, though it is as exact as asked for here.")
+        lines.append("KernelBench's rule (allclose) would reject these outputs, although they meet this tolerance.")
     return lines

@@ -1,6 +1,6 @@
-"""What the checks of the host device and compute-sanitizer's tools reported: races, bad accesses, barriers.
+"""Format the findings of the host device and of compute-sanitizer: data races, bad accesses, barrier errors.
 
-Pure; see the package. Reports are claims of a contestant's process, so every field is read defensively.
+Pure functions. Findings are claims of a contestant's process, so every field is read defensively.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ MAX_REPORTS = 5
 
 
 def reports(record: Record, source: str | None) -> list[str]:
-    """The reports of a record, each mistake once, with the lines of the source where it is at hand."""
+    """Return the findings of a record, each mistake once, with quoted lines if the source is given."""
     held = read.rows(record.evidence, "reports")
     lines: list[str] = []
     seen: set[tuple[str, ...]] = set()
     for row in held:
-        # One mistake is seen from both of its threads: each pair of lines once.
+        # Both threads of a race report it: show each pair of lines once.
         pair = sorted(str(row.get(key) or "") for key in ("line", "other_line"))
         key = (read.text(row, "kind"), read.text(row, "kernel"), *pair)
         if key not in seen and len(seen) < MAX_REPORTS:
             seen.add(key)
             lines += _report(row, source)
         elif key not in seen:
-            return [*lines, f"and more: {len(held)} reports in all"]
+            return [*lines, f"not all shown: {len(held)} reports in total"]
     return lines
 
 
 def stood_in(record: Record, source: str | None) -> list[str]:
-    """Where a process stood that died or was killed, with the line of the source where it is at hand."""
+    """Return the place in which a process died or was killed, with the quoted line if the source is given."""
     row = read.mapping(record.evidence, "stood_in")
     kernel, last = (show.line(row.get(name) or "", 120) for name in ("kernel", "last_kernel"))
     line = read.whole(row, "line")
@@ -47,7 +47,7 @@ def stood_in(record: Record, source: str | None) -> list[str]:
         lines = [f"in kernel {kernel}" + (f", {where}" if where else "")]
     else:
         lines = [
-            "outside of kernels" + (f", {where}" if where else "") + (f"; the last kernel was {last}" if last else "")
+            "outside kernels" + (f", {where}" if where else "") + (f"; the last kernel was {last}" if last else "")
         ]
     if message := read.text(row, "message"):
         lines.append(f"  {show.line(message, 100)}")
@@ -81,7 +81,7 @@ def _report(row: Mapping[str, Any], source: str | None) -> list[str]:
 
 
 def _placed(row: Mapping[str, Any], key: str) -> bool:
-    """Whether the line counts in the solution's file, and not in a text whose place there is not known."""
+    """Return whether the line number refers to the solution's file."""
     return read.text(row, key).endswith(".py")
 
 

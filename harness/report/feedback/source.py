@@ -1,20 +1,17 @@
-"""Quoting the solution's own source: the lines around an error.
-
-Pure; imports `report.format`.
-"""
+"""Quote the lines of a solution's source around an error."""
 
 from __future__ import annotations
 
 from harness.report import format as show
 
 AROUND = 2
-"""Lines quoted before and after."""
+"""Number of lines quoted before and after."""
 
 MAX_LINE_CHARS = 160
 
 
 def quoted(source: str, line: int, *, around: int = AROUND) -> list[str]:
-    """Lines `line - around` to `line + around` (from 1) with their numbers, the one meant marked; none if beyond."""
+    """Return the numbered lines around `line` (from 1), with `line` marked; none if the source has no such line."""
     lines = source.split("\n")
     if not 1 <= line <= len(lines):
         return []

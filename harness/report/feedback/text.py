@@ -1,7 +1,7 @@
-"""The text of a record: heading, then the sections that its status calls for.
+"""Compose the feedback text of a record: heading, then the sections for its status.
 
-Pure; see the package. Every fragment that a submission had a say in goes through `report.format`, so that the text
-can be printed, logged or put into a prompt as it is.
+Pure functions. Every fragment that a submission can influence goes through `report.format`, so the text can be printed,
+logged or put into a prompt.
 """
 
 from __future__ import annotations
@@ -22,10 +22,15 @@ Section = tuple[str, Sequence[str]]
 
 
 def feedback(record: Record, *, source: str | None = None, log: str | None = None) -> str:
-    """What the author of `record`'s solution can use, as plain text that ends with a line end.
+    """Write the feedback for the author of a solution.
 
-    `source` is the solution's file; it is quoted only where it is the very file that was judged (by its digest).
-    `log` is the text of its log; the end of it is quoted where an exception ended the solution.
+    Args:
+        record: The record of the solution.
+        source: The solution's source. It is quoted only if its digest is that of the evaluated file.
+        log: The text of its log. The end is quoted if an exception ended the solution.
+
+    Returns:
+        Plain text that ends with a line feed.
     """
     if source is not None and record.solution_digest and digest_text(source) != record.solution_digest:
         source = None
@@ -48,40 +53,42 @@ def feedback(record: Record, *, source: str | None = None, log: str | None = Non
 def _heading(record: Record) -> list[str]:
     status = record.status.value.replace("_", " ")
     where = f"{show.line(record.problem, 60)}, {show.line(record.solution, 160)}"
-    device = " on the host device (CUDA sources on the CPU)" if record.device.value == "host" else ""
+    device = " on the host device (CUDA executed on the CPU)" if record.device.value == "host" else ""
     heading = f"{where}: {status}{device}"
     return [heading] if record.status is Status.passed else [heading, show.explain(record.status)]
 
 
 def _small(record: Record) -> list[str]:
-    """What became of the check at other sizes, where it did not pass."""
+    """Return the result on the small workload, if it did not pass."""
     held = mapping(record.evidence, "small_workload")
     status = text(held, "status")
     return [f"{show.line(status, 40)}: {show.line(text(held, 'reason'), 400)}"] if status not in ("", "passed") else []
 
 
 LABELS = {
-    "static_buffer": "every call returns the same memory; a caller who keeps two results sees the second in both",
-    "other_layout": "an output's elements lay in another order than the reference's; putting them in order counts",
-    "coerced_device": "an output was on another device and was copied over inside the timed call",
-    "busy_host": "the machine was so busy with other work that its calls were charged for it",
-    "waits_for_device": "forward waits for the GPU, or takes long to submit, and that wait counts as its time",
-    "not_queued": "calls that are all submitted before the first begins fail or are wrong: launching them counts too",
-    "unexplained_time": "the claimed times did not explain the harness's own clock; the longer times count",
-    "disturbed_baseline": "the reference was slower beside this solution than before it; the earlier time counts",
-    "reads_unset_shared": "a kernel reads shared memory that nothing wrote, and no answer depended on it",
-    "varies_between_calls": "the same inputs do not give the same values twice, though all are right",
-    "specialised_shape": "right at the sizes asked for, wrong or failing at the problem's small ones",
-    "leaks_memory": "every call takes memory that none gives back",
-    "disturbed": "others worked on the GPU, or it was throttled, while it was timed: time it again before comparing",
-    "torch_only": "the file brings no kernel of its own, by extension, Triton or NVRTC: torch does the work",
-    "library_only": "all kernels that ran are a library's (torch, cuBLAS, cuDNN, CUB, torch.compile)",
-    "falls_back": "it has kernels of its own, but others do nearly all of the work: look for a fallback that is taken",
-    "kernelbench_verdict": "the verdict is KernelBench's own, imported",
-    "baseline_from_other_hardware": "the baseline was timed on another GPU, so that the speedup compares GPUs too",
+    "static_buffer": "every call returns the same memory, so a second call overwrites the result of the first",
+    "other_layout": "an output has another memory layout than the reference's; converting it is part of the measured "
+    "time",
+    "coerced_device": "an output was on another device; copying it is part of the measured time",
+    "busy_host": "other work kept the machine so busy that the measured times include it",
+    "waits_for_device": "forward waits for the GPU, or takes long to submit; this wait is part of the measured time",
+    "not_queued": "calls fail or are wrong when they are submitted as one queued batch, so the measured time includes "
+    "launch overhead",
+    "unexplained_time": "the claimed times are shorter than the harness's clock allows; the longer times count",
+    "disturbed_baseline": "the reference was slower next to this solution than before it; the earlier time counts",
+    "reads_unset_shared": "a kernel reads shared memory that was never written, but no output depends on it",
+    "varies_between_calls": "the same inputs give different values in two calls, although all are correct",
+    "specialised_shape": "correct at the evaluated sizes, but wrong or failing at the problem's small sizes",
+    "leaks_memory": "every call allocates memory that is never freed",
+    "disturbed": "other programs used the GPU, or it was throttled, during timing: time it again before you compare",
+    "torch_only": "the file has no kernel of its own (extension, Triton or NVRTC): torch does the work",
+    "library_only": "all kernels that ran belong to libraries (torch, cuBLAS, cuDNN, CUB, torch.compile)",
+    "falls_back": "own kernels ran, but libraries do nearly all of the work: check whether a fallback path is taken",
+    "kernelbench_verdict": "the verdict was imported from KernelBench",
+    "baseline_from_other_hardware": "the baseline was timed on another GPU, so the speedup also compares GPUs",
 }
-"""What a label means to the author."""
+"""Label -> its meaning for the author."""
 
 
 def _label(name: str) -> str:
-    return LABELS.get(name) or labels.LABELS.get(name, "noted by the harness; it convicts nobody")
+    return LABELS.get(name) or labels.LABELS.get(name, "an observation of the harness; it does not change the verdict")

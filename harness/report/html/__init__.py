@@ -1,7 +1,7 @@
-"""A report as one page: leaderboards, figures, every solution, and what changed between two runs.
+"""Render a report as one HTML page: leaderboards, figures, each solution, changes between two runs.
 
-Outside layer; trusted side. Pure: records, sources and texts in, HTML out. Everything is in the one file; it loads
-nothing, and a content security policy forbids it to. Whatever a submission wrote is escaped, by autoescape throughout.
+Trusted side. Pure functions. The page is one file that loads nothing, and its content security policy forbids loading.
+Jinja's autoescape escapes all text of submissions.
 """
 
 from harness.report.html.page import Item, render

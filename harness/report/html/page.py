@@ -1,7 +1,7 @@
-"""The page of a report: what its template is filled with.
+"""Render the page of a report from its template.
 
-Pure; see the package. The template is rendered with autoescape and undefined names are errors; `Markup` is made only
-by `svg` (of numbers and of matplotlib's own output) and here of the page's own style and script.
+Pure functions. The template uses autoescape, and undefined names are errors. `Markup` is made only in `svg` (from
+numbers and matplotlib's output) and here from the page's own style and script.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ TEMPLATES = "templates"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One record with what belongs to it: the name of its run, its source and log where they are at hand, the feedback
-    to its author.
-    """
+    """One record with the name of its run, its source and log if available, and its feedback text."""
 
     record: Record
     run: str
@@ -50,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Two runs compared, by their names."""
+    """The comparison of two runs, and their names."""
 
     before: str
     after: str
@@ -67,8 +65,22 @@ def render(
     with_figures: bool = True,
     authors: Mapping[str, Author] | None = None,
 ) -> str:
-    """The page. `made_at` is told as it is given; `authors` (by name) are what is known of them. Raises
-    `MissingPlots` where figures can't be drawn.
+    """Render the page.
+
+    Args:
+        items: The records with sources, logs and feedback.
+        title: Heading of the page.
+        made_at: Time to show as the time of writing.
+        changes: Comparison of two runs to show, or None.
+        baseline: Baseline of the speedups.
+        with_figures: Whether to draw figures.
+        authors: Name -> description of the author.
+
+    Returns:
+        The HTML text.
+
+    Raises:
+        MissingPlots: matplotlib is not installed.
     """
     anchors = {id(item.record): f"s{number}" for number, item in enumerate(items)}
     records = [item.record for item in items]
@@ -125,14 +137,14 @@ def render(
 
 
 def _asset(environment: Environment, name: str) -> str:
-    """The page's own style or script, as it is: these are parts of the harness."""
+    """Return the page's own style or script unescaped: they are parts of the harness."""
     loader = environment.loader
     assert loader is not None
     return loader.get_source(environment, name)[0]
 
 
 def _policy(script: str) -> str:
-    """Nothing is loaded from anywhere, and only the page's own script runs, whatever a name or source may hold."""
+    """Return a content security policy: the page loads nothing, and only its own script runs."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
@@ -141,7 +153,7 @@ def _policy(script: str) -> str:
 
 
 def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Record]]:
-    """Records by what is alike, in the order of the leaderboard."""
+    """Group comparable records, in the order of the leaderboard."""
     held: dict[LikeGroup, list[Record]] = defaultdict(list)
     for record in records:
         held[entries_of([record], baseline=baseline)[0].group].append(record)
@@ -149,7 +161,7 @@ def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Re
 
 
 def _links(items: Sequence[Item], anchors: Mapping[int, str], baseline: str) -> dict[tuple[object, ...], str]:
-    """Anchor by group, problem, author and solution: of several records the one that finished last, as it counts."""
+    """Return (group, problem, author, solution) -> anchor of the latest record, which is the one that counts."""
     latest: dict[tuple[object, ...], tuple[datetime, str]] = {}
     for item in items:
         record = item.record

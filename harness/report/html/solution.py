@@ -1,6 +1,6 @@
-"""The section of one record: verdict, feedback, times with their samples, kernels, evidence, source, log.
+"""Prepare the section of one record: verdict, feedback, times with samples, kernels, evidence, source, log.
 
-Pure; imports the vocabulary and `report`. Values for the template, which escapes them.
+Pure functions. The template escapes the values.
 """
 
 from __future__ import annotations
@@ -39,8 +39,17 @@ def section(
     others: Sequence[tuple[str, str]],
     author: Author | None = None,
 ) -> dict[str, Any]:
-    """What the template shows of one record. `author` is what its author says; `others` are anchors and run names
-    of the solution's other records.
+    """Return the values that the template shows of one record.
+
+    Args:
+        record: The record.
+        anchor: Anchor of its section.
+        run: Name of its run.
+        source: Source of the solution, or None.
+        log: Text of its log, or None.
+        feedback: Feedback text.
+        others: (anchor, run name) of the solution's other records.
+        author: Description of its author.
     """
     return {
         "anchor": anchor,
@@ -71,7 +80,7 @@ def section(
 
 
 def _said(author: Author | None) -> list[tuple[str, str]]:
-    """What an author says that belongs beside the name."""
+    """Return display name and model of an author, if given."""
     texts = {} if author is None else {"author's name": author.display_name, "model": author.model}
     return [(name, show.line(text, 100)) for name, text in texts.items() if text]
 
@@ -87,10 +96,10 @@ def _mapping(held: Any, key: str) -> Mapping[str, Any]:
 
 
 def _times(record: Record) -> list[tuple[str, list[str]]]:
-    """Rows of the table of times: name, then the values of `SUMMARY`."""
+    """Return rows of the table of times: name, then the values of `SUMMARY`."""
     rows = []
     for side in SIDES:
-        for kind, name in (("device", f"{side}, on the device"), ("latency", f"{side}, a call as Python sees it")):
+        for kind, name in (("device", f"{side}, device time"), ("latency", f"{side}, latency of a call")):
             held = _mapping(_mapping(record.timing, side), kind)
             if held:
                 rows.append((name, [show.value(key, held.get(key)) for key in SUMMARY]))
@@ -116,14 +125,14 @@ def _kernels(record: Record) -> Table | None:
 
 
 def _census(record: Record) -> Table | None:
-    """The kernels that one call ran, where the record says."""
+    """Return the kernels of one call, if the record has them."""
     held = _mapping(record.evidence, "census").get("kernels")
     rows = [row for row in held if isinstance(row, Mapping)][:MAX_KERNELS] if isinstance(held, list) else []
     return census_table(rows) if rows else None
 
 
 def _evidence(record: Record) -> dict[str, Any]:
-    """Everything of the record that has no place of its own on the page."""
+    """Return the parts of the record that the page does not show elsewhere."""
     evidence = dict(record.evidence)
     if census := _mapping(evidence, "census"):
         evidence["census"] = {key: value for key, value in census.items() if key != "kernels"}
@@ -135,7 +144,7 @@ def _evidence(record: Record) -> dict[str, Any]:
 
 
 def _lines(held: Mapping[str, Any], depth: int = 0, unit: str = "") -> str:
-    """Names and values, one a line, deeper ones indented."""
+    """Format names and values, one in each line, with nested ones indented."""
     lines = []
     for name, value in held.items():
         indent = "  " * depth

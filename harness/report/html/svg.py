@@ -1,6 +1,6 @@
-"""matplotlib's SVG made fit to stand inside a page, and the small drawing of one solution's samples.
+"""Adapt matplotlib's SVG for an HTML page, and draw the samples of one solution.
 
-Pure: bytes and numbers in, markup out. Imports only the standard library and markupsafe.
+Pure functions: bytes and numbers in, markup out.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ XLINK = "http://www.w3.org/1999/xlink"
 
 STRIP_WIDTH, STRIP_HEIGHT = 600, 46
 MAX_DOTS = 400
-"""Samples of one side that are drawn; of more, every n-th."""
+"""Most samples of one side that are drawn; of more, every n-th is drawn."""
 
 
 def inline(data: bytes, prefix: str, label: str) -> Markup:
-    """A whole SVG file as an element for a page: ids made unique by `prefix`, links as HTML knows them, `label` read
-    out in its place. Links stay out of the tab order: the tables have the same ones, with names.
+    """Convert an SVG file to an element of an HTML page.
+
+    Links stay out of the tab order, because the tables have the same links with names.
+
+    Args:
+        data: The file.
+        prefix: Prefix that makes ids unique.
+        label: Text for screen readers.
     """
     root = ET.fromstring(data)
     for element in list(root.iter()):
@@ -45,9 +51,9 @@ def inline(data: bytes, prefix: str, label: str) -> Markup:
 
 
 def strip(reference_s: Sequence[float], solution_s: Sequence[float]) -> Markup:
-    """Every sample of the reference (above) and of the solution (below) as a dot on one log axis of time.
+    """Draw samples of the reference (above) and of the solution (below) as dots on a log axis of time.
 
-    Empty where there is nothing to draw. One path a side keeps a page of thousands of solutions small.
+    Empty without samples. One path for each side keeps a page with thousands of solutions small.
     """
     sides = [[value for value in side if math.isfinite(value) and value > 0] for side in (reference_s, solution_s)]
     values = [value for side in sides for value in side]
@@ -58,7 +64,7 @@ def strip(reference_s: Sequence[float], solution_s: Sequence[float]) -> Markup:
     for name, side, y in (("reference", sides[0], 13), ("solution", sides[1], 33)):
         shown = side[:: max(1, math.ceil(len(side) / MAX_DOTS))]
         places = [round(4 + (STRIP_WIDTH - 8) * (math.log(value) - low) / (high - low)) for value in shown]
-        # Dots at one place are one dot; where they are spread in height, their number shows.
+        # Dots at one place would look like one dot, so they are spread in height.
         dots = "".join(f"M{x} {y + (index % 5 - 2) * 3}h0" for index, x in enumerate(places))
         paths.append(f'<path class="{name}" d="{dots}"/>')
     label = "samples of the reference, above, and of the solution, on a log axis of time"

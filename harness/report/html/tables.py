@@ -1,6 +1,6 @@
-"""Tables of the page as values: columns, and rows of cells with what they sort by and where they lead.
+"""Prepare the tables of the page: columns, and rows of cells with sort keys and links.
 
-Pure; imports `scoring`, `comparing` and `report`. Texts are shown by `report.format`; the template escapes them.
+Pure functions. `report.format` formats texts; the template escapes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.results.scoring import By, LeaderboardRow, LikeGroup, leaderboard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """`key` is what a numeric column sorts by (empty: nothing, last); `link` an anchor of the page, or empty."""
+    """One cell: `key` is the number to sort by (empty sorts last), `link` an anchor of the page or empty."""
 
     text: str
     key: str = ""
@@ -31,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """`columns` are names and whether they sort as numbers."""
+    """One table; each column is its name and whether it sorts as a number."""
 
     id: str
     title: str
@@ -48,13 +48,13 @@ KEYS: Mapping[str, Callable[[LeaderboardRow], float | None]] = {
     "problems passed": lambda row: row.passed,
     "solutions passed": lambda row: row.passed,
 }
-"""Columns that sort as numbers, and by which."""
+"""Column -> number that it sorts by."""
 
 TITLES = {By.author: "Authors", By.problem: "Problems", By.solution: "Solutions"}
 
 
 def tone_of(status: Status | None) -> str:
-    """The class of a status: passed, failed, cheated, or none."""
+    """Return the CSS class of a status: passed, failed, cheated, or none."""
     if status is None:
         return ""
     return {Status.passed: "passed", Status.disqualified: "cheated"}.get(status, "failed")
@@ -67,7 +67,7 @@ def boards(
     number: int,
     authors: Mapping[str, Author] | None = None,
 ) -> list[Table]:
-    """The leaderboards of one group of like records, by author, problem and solution, with what `authors` say."""
+    """Return the leaderboards of one group of comparable records, by author, problem and solution."""
     made = []
     for by in By:
         rows = leaderboard(records, by=by, baseline=group.baseline, authors=authors)
@@ -95,7 +95,7 @@ def _row(row: LeaderboardRow, shown: Mapping[str, Shown], links: Mapping[tuple[o
 
 
 def differences_table(found: RunDifferences, links: Mapping[tuple[str, str], str]) -> Table:
-    """Two runs compared, a row a solution, linked to the later one's record."""
+    """Return the comparison of two runs: a row for each solution, with a link to its later record."""
     numeric = ("later over earlier", "speedup before", "after")
     return Table(
         id="changes",
@@ -121,7 +121,7 @@ def _change(row: SolutionDifference, links: Mapping[tuple[str, str], str]) -> li
 
 
 def kernel_table(kernels: Sequence[Mapping[str, object]]) -> Table:
-    """What compilers and profiles say of a solution's kernels, whatever plain values they hold."""
+    """Return a table of compiled kernels with all values that the compiler reported."""
     names = list(dict.fromkeys(name for row in kernels for name in row if name != "symbol"))
     return Table(
         id="",
@@ -133,7 +133,7 @@ def kernel_table(kernels: Sequence[Mapping[str, object]]) -> Table:
 
 CENSUS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "kernel": lambda row: show.line(row.get("name") or show.ABSENT, 160),
-    "whose": lambda row: _whose(row),
+    "owner": lambda row: _whose(row),
     "launches": lambda row: show.value("calls", row.get("calls")),
     "time": lambda row: show.value("total_s", row.get("total_s")),
     "share": lambda row: _share(row.get("share")),
@@ -144,11 +144,11 @@ CENSUS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "occupancy": lambda row: _share(_occupancy(row).get("share")),
     "limited by": lambda row: show.value("limiter", _occupancy(row).get("limiter")),
 }
-"""Columns of the census of kernels, each from a row of `evidence.census.kernels`."""
+"""Columns of the kernel census, each from a row of `evidence.census.kernels`."""
 
 
 def census_table(kernels: Sequence[Mapping[str, object]]) -> Table:
-    """The kernels that one call ran, those with the most time first; columns that say nothing are left out."""
+    """Return the kernels of one call, slowest first, without empty columns."""
     cells = [[(name, text(row)) for name, text in CENSUS.items()] for row in kernels]
     said = {name for row in cells for name, text in row if text != show.ABSENT}
     return Table(
@@ -163,7 +163,7 @@ def _whose(row: Mapping[str, object]) -> str:
     if row.get("kind") in ("copy", "fill"):
         return show.line(row["kind"])
     owner = row.get("owner")
-    return show.line(row.get("library") or owner or "not known", 40)
+    return show.line(row.get("library") or owner or "unknown", 40)
 
 
 def _share(held: object) -> str:
@@ -171,7 +171,7 @@ def _share(held: object) -> str:
 
 
 def _extent(held: object) -> str:
-    """`[132, 8, 1]` as `132 x 8`: extents of 1 at the end are left out."""
+    """Format `[132, 8, 1]` as `132 x 8`, without trailing extents of 1."""
     if not isinstance(held, list) or not held or not all(isinstance(item, int) for item in held):
         return show.ABSENT
     kept = held[: max(1, max((place for place, item in enumerate(held, 1) if item != 1), default=1))]

@@ -1,5 +1,5 @@
-// The library behind `harness_bindings.h`: what pybind11's `m.def(name, torch::wrap_pybind_function(f), doc)` does,
-// with the types of `f` given as numbers. Compiled once for a torch; linked into every module that needs it.
+// Library for `harness_bindings.h`: does what pybind11's `m.def(name, torch::wrap_pybind_function(f), doc)` does, with
+// the types of `f` given as numbers. Compiled once per torch, and linked into every module that needs it.
 
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -55,7 +55,7 @@ Texts result_text() {
   return {text.text + 6, types.data()};
 }
 
-// What is known of a type by its number.
+// Functions for one type number.
 struct Known {
   std::unique_ptr<Slot> (*slot)();
   Texts (*as_argument)();

@@ -1,6 +1,6 @@
-// Python bindings of an extension's functions without pybind11 in its translation unit: the conversions, all of them
-// pybind11's and torch's, lie compiled in a library (`harness_bindings.cpp`). A function whose signature holds
-// another type does not compile with this; it is then bound the ordinary way.
+// Python bindings for an extension's functions without pybind11 in its translation unit. The conversions are those of
+// pybind11 and torch, compiled once in a library (`harness_bindings.cpp`). A function with any other type in its
+// signature does not compile with this header; it is then bound by pybind11.
 
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -44,7 +44,8 @@
 
 namespace harness_bindings {
 
-// One function. `arguments` holds a number of the lists above for each parameter, `result` one, or 0 for none.
+// One function. `arguments` holds a type number from the lists above for each parameter; `result` holds one, or 0 for
+// void.
 struct Function {
   const char* name;
   const char* doc;
@@ -52,10 +53,10 @@ struct Function {
   int result;
   int count;
   const int* arguments;
-  bool guarded;  // with torch's translation of exceptions
+  bool guarded;  // translate torch's exceptions
 };
 
-// A new Python module, or null with a Python exception set. In the library.
+// Creates a Python module; returns null with a Python exception set on failure. Defined in the library.
 void* module(const char* name, const Function* functions, std::size_t count);
 
 template <class T>
@@ -84,7 +85,7 @@ struct Bound<F> {
   static constexpr int result = Number<Plain<R>>::value;
   static constexpr int count = sizeof...(A);
   static constexpr int arguments[] = {Number<Plain<A>>::value..., 0};
-  static_assert(((Number<Plain<A>>::value < 20) && ...), "a type that is only returned");
+  static_assert(((Number<Plain<A>>::value < 20) && ...), "this type is supported as a result only");
 
   template <std::size_t... I>
   static void call_with(void** values, void* result, std::index_sequence<I...>) {

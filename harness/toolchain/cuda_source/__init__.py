@@ -1,1 +1,1 @@
-"""Reading CUDA sources: tokens, syntax tree, comments and strings blanked."""
+"""Read CUDA sources: tokens, syntax trees, removal of unparsable attributes."""

@@ -1,6 +1,6 @@
-"""A CUDA source as its grammar can read it: attributes that it stumbles over are blanked, every byte else stays.
+"""Blank the attributes that the CUDA grammar can't parse.
 
-Pure; imports `tokens` beside it. For whoever parses CUDA: the host device's rewriter, the split build.
+The host device's translator and the split build use this before parsing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LAMBDA_WORDS = {b"__device__", b"__host__"}
 
 
 def without_noise(data: bytes) -> bytes:
-    """The source with attributes blanked that the grammar stumbles over, byte for byte as long."""
+    """Return the source with unparsable attributes blanked, byte for byte as long."""
     out = bytearray(data)
     for word, start, end in words(data):
         after_capture = bytes(out[max(0, start - 64) : start]).rstrip().endswith(b"]")
@@ -28,5 +28,5 @@ def without_noise(data: bytes) -> bytes:
             close = balanced(data, end)
             if close is not None:
                 blank(out, start, close)
-    # Of a macro that has only blanks left the grammar takes the next line for the body.
+    # If only blanks are left of a macro's body, the grammar takes the next line for it.
     return _EMPTIED.sub(lambda match: match[1] + b"0" + match[2], bytes(out))

@@ -1,6 +1,4 @@
-"""Questions to a CUDA syntax tree: what is declared, where, under which name. Pure; imports tree-sitter's node type
-only.
-"""
+"""Query a CUDA syntax tree: declarations, names, parameters, launches."""
 
 from __future__ import annotations
 
@@ -34,10 +32,17 @@ _NAME_TYPES = {"identifier", "field_identifier", "type_identifier", "qualified_i
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A parsed stretch of the source: `text` is what was parsed, and byte i of it is byte i + offset of the source.
+    """A parsed stretch of a source.
 
-    What stands before `start` and behind `end` of the source is not the source's own. `macro` is the name of the macro
-    whose body this is, and `taken` those of its parameters.
+    Attributes:
+        root: Root node.
+        text: The parsed bytes; byte `i` of it is byte `i + offset` of the source.
+        offset: See `text`.
+        in_macro: Whether this is the body of a macro.
+        start: First byte of `text` that belongs to the source.
+        end: End of the source's bytes in `text`.
+        macro: Name of the macro whose body this is.
+        taken: Names of that macro's parameters.
     """
 
     root: Node
@@ -50,10 +55,12 @@ class Tree:
     taken: tuple[bytes, ...] = ()
 
     def of(self, node: Node) -> bytes:
+        """Return the bytes of a node."""
         return self.text[node.start_byte : node.end_byte]
 
 
 def walk(node: Node) -> Iterator[Node]:
+    """Yield a node and all its descendants, in source order."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -62,6 +69,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def has_word(tree: Tree, node: Node, wanted: set[bytes]) -> bool:
+    """Whether a direct child of `node` is one of the `wanted` words."""
     return any(
         (child.child_count == 0 and tree.of(child) in wanted)
         or (child.child_count and child.type == "type_qualifier" and tree.of(child) in wanted)
@@ -70,14 +78,17 @@ def has_word(tree: Tree, node: Node, wanted: set[bytes]) -> bool:
 
 
 def is_shared(tree: Tree, node: Node) -> bool:
+    """Whether a declaration is `__shared__`."""
     return any(tree.of(child) == b"__shared__" for child in node.children)
 
 
 def is_extern(tree: Tree, node: Node) -> bool:
+    """Whether a declaration is `extern`."""
     return any(tree.of(child) == b"extern" for child in node.children)
 
 
 def inside_function(node: Node) -> bool:
+    """Whether a node is inside the body of a function or lambda."""
     parent = node.parent
     while parent is not None:
         if parent.type in {"compound_statement", "lambda_expression"}:
@@ -87,10 +98,12 @@ def inside_function(node: Node) -> bool:
 
 
 def declarators(node: Node) -> list[Node]:
+    """Return the declarators of a declaration."""
     return node.children_by_field_name("declarator")
 
 
 def declared_name(tree: Tree, declarator: Node) -> bytes | None:
+    """Return the name that a declarator declares, or None."""
     node = declarator
     while node.type not in _NAME_TYPES:
         inner = node.child_by_field_name("declarator")
@@ -105,6 +118,7 @@ def declared_name(tree: Tree, declarator: Node) -> bytes | None:
 
 
 def name_node(declarator: Node) -> Node | None:
+    """Return the node of the name that a declarator declares, or None."""
     node = declarator
     while node.type not in _NAME_TYPES:
         inner = node.child_by_field_name("declarator")
@@ -119,6 +133,7 @@ def name_node(declarator: Node) -> Node | None:
 
 
 def function_declarator(node: Node) -> Node | None:
+    """Return the function declarator of a definition or declaration, or None."""
     declarator = node.child_by_field_name("declarator")
     while declarator is not None and declarator.type != "function_declarator":
         declarator = declarator.child_by_field_name("declarator")
@@ -126,6 +141,7 @@ def function_declarator(node: Node) -> Node | None:
 
 
 def function_name(tree: Tree, node: Node) -> bytes | None:
+    """Return a function's name as written, with its qualifiers, or None."""
     declarator = function_declarator(node)
     if declarator is None:
         return None
@@ -134,6 +150,7 @@ def function_name(tree: Tree, node: Node) -> bytes | None:
 
 
 def parameters(node: Node) -> list[Node]:
+    """Return the parameter declarations of a function."""
     declarator = function_declarator(node)
     parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
     if parameters is None:
@@ -142,6 +159,7 @@ def parameters(node: Node) -> list[Node]:
 
 
 def at_namespace_scope(node: Node) -> bool:
+    """Whether a node is at namespace scope."""
     parent = node.parent
     while parent is not None and parent.type != "translation_unit":
         if parent.type not in {
@@ -159,6 +177,7 @@ def at_namespace_scope(node: Node) -> bool:
 
 
 def base_type(tree: Tree, node: Node, declarators: list[Node]) -> bytes:
+    """Return the type of a declaration, without storage and CUDA qualifiers."""
     words_dropped = {b"__shared__", b"extern", b"static", b"__device__", b"inline"}
     pieces = []
     for child in node.children:
@@ -171,8 +190,10 @@ def base_type(tree: Tree, node: Node, declarators: list[Node]) -> bytes:
 
 
 def errors(root: Node) -> int:
+    """Count the nodes that the grammar could not parse."""
     return sum(1 for node in walk(root) if node.type == "ERROR" or node.is_missing)
 
 
 def launches(root: Node) -> int:
+    """Count the kernel launches (`<<<...>>>`)."""
     return sum(1 for node in walk(root) if node.type == "kernel_call_syntax")

@@ -1,6 +1,6 @@
-"""The words of a C++ source, outside of comments and literals. Pure; imports nothing.
+"""Find the words of a C++ source outside of comments and literals.
 
-For what must be known before the syntax tree exists: which attributes stand where, and where their parentheses close.
+Used before a syntax tree exists: to find attributes and the ends of their parentheses.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ _TOKEN = re.compile(
 
 
 def words(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Identifiers and keywords with their byte ranges."""
+    """Yield identifiers and keywords with their byte ranges."""
     for match in _TOKEN.finditer(data):
         if match.group("word") is not None:
             yield match.group("word"), match.start(), match.end()
 
 
 def balanced(data: bytes, start: int) -> int | None:
-    """End of the parenthesised group that begins at or behind `start` (blanks between); None where there is none."""
+    """Return the end of the parenthesised group at `start`, or None.
+
+    Blanks may precede the parenthesis.
+    """
     i = start
     while i < len(data) and data[i : i + 1] in (b" ", b"\t", b"\n", b"\r", b"\\"):
         i += 1
@@ -48,7 +51,7 @@ def balanced(data: bytes, start: int) -> int | None:
 
 
 def code(data: bytes) -> bytes:
-    """The source with its comments and literals blanked, byte for byte as long."""
+    """Return the source with comments and literals blanked, byte for byte as long."""
     out = bytearray(data)
     for match in _TOKEN.finditer(data):
         if match.group("word") is None and match.group("number") is None:
@@ -57,7 +60,7 @@ def code(data: bytes) -> bytes:
 
 
 def blank(data: bytearray, start: int, end: int) -> None:
-    """Spaces in place of a range; line ends and continuations stay."""
+    """Overwrite a range with spaces; line ends and backslashes stay."""
     for i in range(start, end):
         if data[i] not in b"\n\r\\":
             data[i] = ord(" ")

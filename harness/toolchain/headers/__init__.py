@@ -1,1 +1,1 @@
-"""Headers that compile faster than torch's: shared, lean, with a fallback."""
+"""Headers that compile faster than torch's, and the fallback to the full ones."""

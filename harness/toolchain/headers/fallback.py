@@ -1,16 +1,12 @@
-"""Whether torch's full headers might mend what did not compile with lean ones:
+"""Decide whether torch's full headers could fix an error with lean ones.
 
-    python -I fallback.py LOG SOURCE FOLDER...
+Untrusted side: `python -I fallback.py LOG SOURCE FOLDER...` runs in the builder's sandbox, from the script of
+`ninja_file.py`; `hostcuda/translate/compile.py` calls it there too. It imports nothing of the harness. Exit code
+`OWN_FAULT` means that the error would remain with the full headers; otherwise the source is compiled again.
 
-Charter: run by the script of `build.recipe` in the builder's sandbox, alone, and asked by `hostcuda.compile` there: so
-it imports nothing of ours. Untrusted side: reads a source and what compilers said of it. To compile once more with the
-full headers takes most of a minute of a processor, and most errors of model-written sources are not about torch. What
-is not sure is compiled once more: exit code `OWN_FAULT` is for errors that would be there with the full headers, too.
-
-Only the first error is looked at. What lean headers lack is a declaration: then the first thing that a compiler says is
-that a name is not known, and what it says behind that may come of it (an object whose type is not known is not known
-either). So an error of another kind that comes first is the author's: a semicolon that is missing, types that do not go
-together. Kept apart are such that torch's types or macros have a part in, but for its class of tensors, which is whole.
+Only the first error counts. Lean headers lack declarations, so their fault shows first as an unknown name. An error of
+another kind that comes first is the author's. Errors that involve torch's types or macros are not decided here, except
+for `at::Tensor`, which lean headers have whole. See guides/design/split_builds.md.
 """
 
 from __future__ import annotations
@@ -23,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OWN_FAULT = 3
-"""Exit code where the full headers would mend nothing."""
+"""Exit code if the full headers would not fix the error."""
 
 _QUOTES = str.maketrans("\u2018\u2019", "''")
-"""Those of g++ where nobody has set its language."""
+"""Quotes that g++ prints if its language is not set."""
 
 _ALSO = re.compile(r" \{aka '[^']*'\}")
-"""What g++ says of a type that has another name, too."""
+"""g++'s note of a type's other name."""
 
 _DETAIL_LINES = 12
-"""Of a message, behind its first line: types, candidates, the line of the source."""
+"""Lines of a message after its first one: types, candidates, the source line."""
 
 _PTXAS = re.compile(r"^ptxas .*(?:error|fatal)", re.M)
 _EDG = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
@@ -53,13 +49,13 @@ _NO_MEMBER = (
     re.compile(r"'(?P<owner>[^']*)' has no member named '(?P<name>\w+)'"),
 )
 _WHOLE = re.compile(r"(?:using Tensor = |class |const )*\"?at::Tensor(?:Base)?\"?")
-"""Of torch's classes those that lean headers have all of."""
+"""torch's classes that lean headers contain completely."""
 
 _SYNTAX = re.compile(
     r"expected |unrecognized token|missing closing quote|missing terminating |a variable length array "
     r"|\"[^\"]*\" has already been declared in the current scope"
 )
-"""Where a name is not known, that is said instead; macros in front of declarations are looked at (`_macros`)."""
+"""Syntax errors. Unknown types and macros also cause them; words that may be macros are checked (`_macros`)."""
 
 _TWICE = re.compile(r".*\((?:declared|previous definition) at line \d+\)$")
 _ABOVE = re.compile(
@@ -73,7 +69,7 @@ _COUNTS = re.compile(
     r"too (?:many|few) arguments (?:in function call|to function )|expression must (?:have|be) "
     r"|expression preceding parentheses of apparent call must have |incomplete type \"nvcuda::"
 )
-"""Looked at with their line, since the message need not name what is called."""
+"""Errors that are checked together with their line, because the message may not name the called function."""
 
 _TYPED = re.compile(
     r"a value of type .* cannot be (?:assigned to|used to initialize) an entity of type "
@@ -94,7 +90,7 @@ _KNOWN = re.compile(
     r"|\bc10::ArrayRef<(?:int64_t|long)>(?!::)|\bstd::nullptr_t\b"
     r"|\bstd::(?:vector|initializer_list)<(?:int64_t|long|int|float|double|bool)(?:, std::allocator<\w+>)?>"
 )
-"""Types that lean headers have all of: what tensors are made and asked with."""
+"""Types that lean headers contain completely: the ones for creating and querying tensors."""
 
 _NO_OVERLOAD = re.compile(
     r"no instance of overloaded function \"(?:at|torch)::(\w+)\" matches the argument list"
@@ -108,14 +104,14 @@ _IN_MORE_HEADERS = re.compile(
     "conj|from_blob|is_(?:complex|conj|floating_point|inference|neg|signed)|numel|size|std|std_mean|stride|tensor|var"
     "|var_mean"
 )
-"""Operators that have overloads elsewhere than in their own header, which lean units include."""
+"""Operators with overloads outside their own header, which is the one that lean units include."""
 
 _MACRO = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Error:
-    """An error of a compiler's: where, the first line of what it says, and the lines that follow."""
+    """A compiler error: place, first line of the message, and the lines after it."""
 
     file: str
     line: int
@@ -124,7 +120,7 @@ class Error:
 
 
 def first_error(log: str) -> Error | None:
-    """The first error of nvcc's front end, or of g++."""
+    """Return the first error of nvcc's front end or of g++, or None."""
     lines = log.translate(_QUOTES).splitlines()
     for number, line in enumerate(lines):
         found = _EDG.match(line) or _GCC.match(line)
@@ -141,10 +137,14 @@ def first_error(log: str) -> Error | None:
 
 
 def own_fault(log: str, name: str, text: str, *, stands: Callable[[str], bool], macro: Callable[[str], bool]) -> bool:
-    """Whether the source `name` with this text would not compile with the full headers either.
+    """Whether a source would not compile with the full headers either.
 
-    `stands` tells whether a word stands anywhere in the headers, or a file of this name among them; `macro` whether
-    they define it as a macro.
+    Args:
+        log: The compiler's output with lean headers.
+        name: The source's file name.
+        text: Its text.
+        stands: Says whether a word occurs in the full headers, or a file of this name is among them.
+        macro: Says whether the full headers define a word as a macro.
     """
     if _PTXAS.search(log):
         return True
@@ -174,7 +174,10 @@ def own_fault(log: str, name: str, text: str, *, stands: Callable[[str], bool], 
 
 
 def _is_own(error: Error, log: str) -> bool:
-    """Whether an error is of a kind that declarations have no part in, but for those of the types that it names."""
+    """Whether an error is of a kind that missing declarations can't cause.
+
+    Declarations of the types that it names may still matter.
+    """
     if _SYNTAX.match(error.message) or _TWICE.match(error.message):
         return True
     if "redefinition of '" in error.message or "conflicting declaration '" in error.message:
@@ -186,8 +189,9 @@ def _is_own(error: Error, log: str) -> bool:
 
 
 def _leaves_torch_out(error: Error) -> bool:
-    """Whether the types that an error is about are the language's, the author's, or such that lean headers have all
-    of; of some kinds its line may not name others, either.
+    """Whether an error involves only types that lean headers contain completely.
+
+    These are the language's types, the author's, and those of `_KNOWN`. For some kinds of errors, all details count.
     """
     named: list[str] = []
     if any(kind.match(error.message) for kind in (_NO_OVERLOAD, _NO_METHOD, _TYPED)):
@@ -202,7 +206,7 @@ def _leaves_torch_out(error: Error) -> bool:
 
 
 def _macros(error: Error, text: str) -> list[str]:
-    """What may be macros, on the line of the error and those before and after it, and is none of the source's."""
+    """Return words near the error's line that may be macros of a header."""
     lines = text.splitlines()
     around = "\n".join(lines[max(0, error.line - 2) : error.line + 1])
     defined = set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", text, re.M))
@@ -210,9 +214,10 @@ def _macros(error: Error, text: str) -> list[str]:
 
 
 def _out_of_reach(name: str, error: Error, text: str, macro: Callable[[str], bool]) -> bool:
-    """Whether an unqualified name that stands somewhere in the headers would still not be known with all of them: it
-    is a variable, where theirs are in namespaces. What is called is found by its arguments; what may be a type or a
-    macro may be anywhere.
+    """Whether a name stays unknown although it occurs in the full headers.
+
+    True if an unqualified name is used as a variable: the headers' variables are in namespaces. A called name can be
+    found through its arguments, and a type or a macro may be anywhere.
     """
     if re.search(r"\busing\s+namespace\b", text) or not re.fullmatch(r"[a-z]\w*", name):
         return False
@@ -223,7 +228,7 @@ def _out_of_reach(name: str, error: Error, text: str, macro: Callable[[str], boo
 
 
 def searched(folders: Sequence[str]) -> tuple[Callable[[str], bool], Callable[[str], bool]]:
-    """`stands` and `macro` of `own_fault` for the headers in these folders."""
+    """Return `stands` and `macro` of `own_fault` for the headers in these folders."""
 
     def stands(name: str) -> bool:
         if not re.fullmatch(r"\w+", name):
@@ -237,7 +242,7 @@ def searched(folders: Sequence[str]) -> tuple[Callable[[str], bool], Callable[[s
 
 
 def _grep(options: str, pattern: str, folders: Sequence[str]) -> bool:
-    """Whether it is found. Where it can't be looked for, it may be there."""
+    """Whether grep finds a pattern, or fails: the pattern may be there then."""
     command = ["grep", options, "-e", pattern, *folders]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     return done.returncode != 1

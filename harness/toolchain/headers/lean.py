@@ -1,14 +1,11 @@
-"""Lean stand-ins for torch's umbrella headers: what one source needs of them, and nothing else.
+"""Write lean headers, which replace torch's umbrella headers for one source.
 
-Both sides use it: trusted toolchains, and `hostcuda.compile` in its sandbox. Reads torch's headers, writes text.
-`torch/extension.h` takes nvcc 62 s to read and a stand-in 7 s (torch 2.13, CUDA 13.0, one tiled matrix product, two
-cores), because the umbrella declares every operator and all of `torch::nn`, and because each operator's own header
-drags in `ATen/Context.h` and its kin.
+Both sides: toolchains, and `hostcuda/translate/compile.py` in its sandbox. nvcc reads `torch/extension.h` in 62 s and a
+lean header in 7 s (torch 2.13, CUDA 13.0, one tiled matrix product, two cores).
 
-A stand-in holds torch's core (`Tensor` and all its methods), and of everything that hangs on names only what the
-source mentions: an operator (`torch::zeros`, `at::sum`) comes with all its overloads, copied from torch's own
-header, so that calls mean what they meant. What is missing does not compile, and then the full header is used: whoever
-compiles must provide for that.
+A lean header contains torch's core (`Tensor` with all methods) and the operators that the source mentions, each with
+all overloads from torch's own header. If something is missing, the source does not compile, and the caller must
+compile it with the full headers. See guides/design/split_builds.md.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import re
 from pathlib import Path
 
 FORMAT = 3
-"""Version of the stand-ins; part of the cache's fingerprint."""
+"""Version of the lean headers; part of the cache's fingerprint."""
 
 SHADOWED = (
     "torch/extension.h",
@@ -28,10 +25,10 @@ SHADOWED = (
     "torch/python.h",
     "ATen/ATen.h",
 )
-"""Headers that a stand-in takes the place of."""
+"""Headers that lean headers replace."""
 
 UNIT = "harness_unit.h"
-"""The part of the stand-ins that is a unit's own."""
+"""The lean header of one unit."""
 
 DEFINE = "-DAT_PER_OPERATOR_HEADERS"
 """Makes torch's own headers include single operators instead of all."""
@@ -81,7 +78,7 @@ _STANDARD = (
     "variant",
     "vector",
 )
-"""What `ATen/core/Tensor.h` includes anyway, named so that overloads of `abs` and the like never depend on it."""
+"""Headers that `ATen/core/Tensor.h` includes anyway, listed so that overloads of `abs` etc. never depend on it."""
 
 _STANDARD_BY_NAME = (
     "bitset",
@@ -99,7 +96,7 @@ _STANDARD_BY_NAME = (
     "unordered_set",
     "valarray",
 )
-"""Of the rest of what the full header includes, those whose name is what they define."""
+"""Other standard headers of the full header whose name is the name that they define."""
 
 _ON_MENTION: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\bAT_(DISPATCH|PRIVATE)_", ("ATen/Dispatch.h",)),
@@ -124,8 +121,8 @@ _ON_MENTION: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 MAX_CHARS = 2**18
-"""Of a unit's text; what is longer gets the full headers. Real ones have tens of kilobytes. A search holds the
-interpreter's lock, and four megabytes took 14 s of the process in which everybody's builds are waited for."""
+"""Longest text of a unit; a longer one gets the full headers. Real ones have tens of kB. A regex search holds the
+interpreter's lock: 4 MB blocked the process that serves all builds for 14 s."""
 
 _NEEDS_FULL = re.compile(
     r"\b(torch::(nn|optim|jit|autograd|data|serialize|save|load|fft|linalg|special|sparse|nested|xpu|mps)\b"
@@ -133,13 +130,12 @@ _NEEDS_FULL = re.compile(
 )
 _MENTIONS_PYTHON = re.compile(r"\bpybind11|\bPYBIND11|\bpy::|\bPyObject\b|\bTHP|torch/python\.h|wrap_pybind_function")
 _CALLED = re.compile(r"\b(?:at|torch)::(\w+)|\b([A-Za-z_]\w*+)\s*+[<(]")
-"""What may be called. It does not look for the end of a template's arguments (`i < n` names `i`, which costs a header
-at most) and gives back no space: in the process that serves all solutions, a text is read once, whatever is in it."""
+"""Names that may be called. The end of template arguments is not searched (`i < n` names `i`, which costs at most one
+header), and no blank is given back, so that every text is read once."""
 _COMMENT_OR_LITERAL = re.compile(
     r"""//[^\n]*+|/\*(?:.*?\*/|.*+)|("(?:\\.|[^"\\\n])*+"?|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*+'?)""", re.DOTALL
 )
-"""In time that grows with the text alone: a literal that does not end is one up to the end of its line. Behind a digit
-an apostrophe parts a number."""
+"""Runs in linear time: an unterminated literal ends with its line. An apostrophe after a digit separates digits."""
 _NAMESPACE_AT = re.compile(r"^namespace at \{.*^\}", re.MULTILINE | re.DOTALL)
 _NAMESPACE_TORCH = re.compile(r"^namespace torch \{.*^\} // namespace torch$", re.MULTILINE | re.DOTALL)
 _FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
@@ -153,7 +149,7 @@ _OPERATOR_NEEDS = (
 
 _MAKE_VARIABLE = """\
 namespace torch::harness_lean {
-// As torch::autograd::make_variable does with a tensor that nobody else holds yet.
+// As torch::autograd::make_variable does for a tensor without other owners.
 inline at::Tensor make_variable(at::Tensor data, bool requires_grad) {
   if (data.defined()) {
     data.unsafeGetTensorImpl()->set_allow_tensor_metadata_change(true);
@@ -166,19 +162,22 @@ inline at::Tensor make_variable(at::Tensor data, bool requires_grad) {
 
 
 def without_comments(text: str) -> str:
-    """A C++ text with a space for each comment."""
+    """Return a C++ text with each comment replaced by a space."""
     return _COMMENT_OR_LITERAL.sub(lambda found: found[1] or " ", text)
 
 
 def needs_full(text: str) -> bool:
-    """Whether a C++ text mentions what no stand-in holds, or is longer than is read. A comment mentions nothing."""
+    """Whether a C++ text mentions a name that no lean header has, or is too long.
+
+    Comments are ignored.
+    """
     return len(text) > MAX_CHARS or _NEEDS_FULL.search(without_comments(text)) is not None
 
 
 class LeanHeaders:
-    """Stand-ins for one torch, whose headers are in `include`.
+    """Lean headers for the torch whose headers are in `include`.
 
-    Two folders go first on the include path: one for a unit, which holds only `UNIT`, and one that all units share.
+    Two folders go first on the include path: one per unit, which holds only `UNIT`, and one that all units share.
     """
 
     def __init__(self, include: Path) -> None:
@@ -186,10 +185,11 @@ class LeanHeaders:
         self._api = include / "torch" / "csrc" / "api" / "include"
 
     def unit(self, text: str, *, python: bool = False) -> str | None:
-        """The header `UNIT` for a source with this text (its own headers included).
+        """Return the text of `UNIT` for a source, or None if it needs the full headers.
 
-        None where only the full headers will do. `python` asks for the conversions to Python whether the text
-        mentions them or not. A comment mentions nothing.
+        Args:
+            text: The source's text and that of its own headers. Comments are ignored.
+            python: Include the conversions to Python even if the text does not mention them.
         """
         if len(text) > MAX_CHARS:
             return None
@@ -223,7 +223,7 @@ class LeanHeaders:
         return "\n".join(parts) + "\n"
 
     def shared(self) -> dict[str, str]:
-        """Path and text of what all units share: umbrella headers that defer to `UNIT`, and every operator."""
+        """Return the shared files: umbrella headers that include `UNIT`, and operators."""
         files = dict.fromkeys(SHADOWED, f"#pragma once\n#include <{UNIT}>\n")
         for name in sorted(self._operators()):
             if (text := self._operator(name)) is not None:
@@ -233,7 +233,7 @@ class LeanHeaders:
         return files
 
     def precompiled(self, kind: str) -> str:
-        """What all units of a kind share (`core`; `cuda`, or `python` beside that): worth precompiling."""
+        """Return the header to precompile for a kind: `core`, `cuda` or `python`."""
         names = [*_STANDARD, *CORE, *_OF_KIND[kind]]
         return "#pragma once\n" + "".join(f"#include <{name}>\n" for name in names if self._exists(name))
 
@@ -246,13 +246,13 @@ class LeanHeaders:
         return (self._include / name).read_text(encoding="utf-8")
 
     def _body(self, name: str) -> str:
-        """The namespace that a header defines, without what it includes."""
+        """Return the namespace that a header defines, without its includes."""
         found = _NAMESPACE_AT.search(self._read(name))
         return found[0] if found else ""
 
     @functools.cache  # noqa: B019 - one object for the life of the process
     def _aliases(self) -> str | None:
-        """`torch::kFloat32` and the like, from `torch/types.h`; None where this torch's is of another form."""
+        """Return `torch::kFloat32` etc. from `torch/types.h`; None if its form is unknown."""
         try:
             found = _NAMESPACE_TORCH.search((self._api / "torch" / "types.h").read_text(encoding="utf-8"))
         except OSError:
@@ -261,7 +261,7 @@ class LeanHeaders:
 
     @functools.cache  # noqa: B019
     def _factories(self) -> dict[str, str]:
-        """`torch::empty` and its kin: all overloads of each name."""
+        """Return `torch::empty` etc.: all overloads of each name."""
         text = self._read("torch/csrc/autograd/generated/variable_factories.h")
         found: dict[str, str] = {}
         for match in _FACTORY.finditer(text):
@@ -278,7 +278,7 @@ class LeanHeaders:
         )
 
     def _operator(self, name: str) -> str | None:
-        """An operator's functions in `at` without what their header drags in; None where written by hand."""
+        """Return an operator's functions without includes; None if hand-written."""
         if not (self._include / "ATen" / "ops" / f"{name}_ops.h").exists():
             return None
         body = self._body(f"ATen/ops/{name}.h")

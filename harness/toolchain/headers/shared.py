@@ -1,7 +1,7 @@
-"""What all builds with one torch and one compiler share: lean stand-ins, precompiled headers, compiled bindings, stubs.
+"""Create the files that all builds with one torch and compiler share.
 
-Trusted side. Imports `lean` and `build.torchinfo`. Writes below the cache folder; runs the compiler on torch's
-own headers only. Several processes may do this at the same time.
+Trusted side. These are lean headers, precompiled headers, compiled bindings and stub libraries, below the cache folder.
+The compiler runs on torch's own headers only. Several processes may do this at the same time.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from harness.toolchain.torchinfo import TorchBuild, python_include
 
 _TIMEOUT_S = 300.0
 _FOLDERS = "shared"
-"""Folders of this kind are kept few: each takes up to a gigabyte."""
+"""Prefix of the folders. Only a few are kept: each has up to 1 GB."""
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {"plain": (), "optimised": ("-O2",)}
-"""g++ takes a precompiled header only where code generation is set alike; -O1 to -O3 are alike (tried with 12.2)."""
+"""g++ accepts a precompiled header only for equal code generation; -O1 to -O3 count as equal (tried with g++ 12.2)."""
 
 KINDS = ("core", "cuda", "python")
-"""What `LeanHeaders.precompiled` knows. pybind11 among them costs a unit 1.5 s, used or not (g++ 12.2, two cores)."""
+"""Kinds for `LeanHeaders.precompiled`. Including pybind11 costs a unit 1.5 s, used or not (g++ 12.2, two cores)."""
 
 BINDINGS = Path(__file__).parents[1] / "bindings"
-"""The header and the source of the bindings that are compiled once."""
+"""Header and source of the bindings that are compiled once."""
 
 
 class SharedHeaders:
-    """Stand-ins and what is precompiled for one torch and one C++ compiler, in a folder below `root`.
+    """Shared files for one torch and one C++ compiler, in a folder below `root`.
 
-    `fingerprint` says which torch and compiler; the folder is made when something needs it. `cuda` is a toolkit's
-    folder of headers and its version, where there is one.
+    `fingerprint` identifies torch and compiler; the folder is created when it is needed. `cuda` is the toolkit's header
+    folder and version, if there is a toolkit.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SharedHeaders:
         self._lean = lean.LeanHeaders(torch.include)
 
     def unit(self, text: str, *, python: bool) -> str | None:
-        """As `LeanHeaders.unit`, with the shared part in place."""
+        """Return the text of a unit's lean header, and create the shared headers."""
         found = self._lean.unit(text, python=python)
         if found is not None:
             self._stand_ins()
@@ -69,17 +69,17 @@ class SharedHeaders:
 
     @property
     def bindings(self) -> Path | None:
-        """The library of compiled bindings, once there is one."""
+        """The library of compiled bindings, or None if it is not built yet."""
         return self._library if self._library.exists() else None
 
     def link_flags(self, names: Sequence[str]) -> list[str] | None:
-        """What links with stubs of these libraries of torch's, once there are any."""
+        """Return flags to link with stubs of torch's libraries, or None without stubs."""
         return stub_libs.flags(self._stubs, names)
 
     def flags(self, unit_folder: str, *, kind: str, precompiled_for: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """Compiler flags that put the stand-ins first; to be followed by torch's own include folders.
+        """Return compiler flags that put lean headers before torch's include folders.
 
-        `precompiled_for` holds a g++ unit's flags, which decide on whether a precompiled header of its kind fits.
+        `precompiled_for` are the flags of a g++ unit, to choose a precompiled header that fits.
         """
         found = [lean.DEFINE]
         if (
@@ -92,9 +92,15 @@ class SharedHeaders:
         return (*found, "-isystem", unit_folder, "-isystem", str(self.folder / "lean"))
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
-        """Precompile what units of each kind share, and the bindings: some 10 s on 16 cores, 1 GB (torch 2.13, g++ 12).
+        """Precompile the headers of each kind, and compile bindings and stubs.
 
-        Where another process is at it: waits, or with `wait=False` returns at once. Raises `MachineError`.
+        Takes some 10 s on 16 cores and 1 GB (torch 2.13, g++ 12).
+
+        Args:
+            wait: If another process is doing this, wait for it; otherwise return at once.
+
+        Raises:
+            MachineError: The compiler fails on torch's headers.
         """
         begin = time.perf_counter()
         done: list[str] = []
@@ -122,12 +128,12 @@ class SharedHeaders:
                     except MachineError as error:
                         if name not in ("bindings", "stubs"):
                             raise
-                        lacking.append(str(error))  # a torch of another make; pybind11's or torch's own serve then
+                        lacking.append(str(error))  # an unusual torch: its own pybind11 and libraries are used instead
         told = {"lacking": lacking} if lacking else {}
         return {"precompiled": done, "wall_s": time.perf_counter() - begin, "folder": str(self.folder), **told}
 
     def _stand_ins(self) -> Path:
-        """The folder of shared stand-ins, written by whoever comes first."""
+        """Return the folder of shared lean headers; the first caller writes it."""
         folder = self.folder / "lean"
         if folder.is_dir():
             self._hold()
@@ -142,15 +148,15 @@ class SharedHeaders:
         try:
             draft.rename(folder)
         except OSError:
-            shutil.rmtree(draft)  # somebody else's are there now
+            shutil.rmtree(draft)  # another process was faster
         return folder
 
     def _hold(self) -> None:
-        """Keep the folder from being removed as long as this process lives."""
-        for _ in range(2):  # again, where it went meanwhile
+        """Protect the folder from removal while this process lives."""
+        for _ in range(2):  # again, if it was removed meanwhile
             self.folder.mkdir(parents=True, exist_ok=True)
             if cache_dir.hold(self.folder):
-                open_one_to_others(self.folder)  # the sandbox has another user
+                open_one_to_others(self.folder)  # the sandbox runs as another user
                 return
 
     @property
@@ -161,7 +167,9 @@ class SharedHeaders:
         names = self._torch.libraries(cuda=self._torch.has_cuda_libraries)
         run = partial(crew.run, timeout_s=_TIMEOUT_S)
         if not stub_libs.make(run, str(self._cxx), self._torch.lib, self._stubs, names):
-            raise MachineError("no stubs can be made of torch's libraries; modules are linked with these themselves")
+            raise MachineError(
+                "can't create stubs of torch's libraries; modules are linked with the libraries themselves"
+            )
 
     @property
     def _library(self) -> Path:
@@ -169,7 +177,7 @@ class SharedHeaders:
 
     def _precompiled(self, variant: str, kind: str) -> Path | None:
         if kind == "python" and variant != "plain":
-            return None  # too rare by now to be prepared for
+            return None  # rarely used
         if kind == "cuda":
             if self._cuda is None:
                 return None
@@ -215,13 +223,13 @@ class SharedHeaders:
             crew.run(command, timeout_s=_TIMEOUT_S).check_returncode()
         except (OSError, subprocess.SubprocessError) as error:
             output = getattr(error, "stderr", None) or ""
-            raise MachineError(f"torch's headers can't be precompiled: {error}: {output[:400]}") from error
+            raise MachineError(f"compiling torch's headers failed: {error}: {output[:400]}") from error
 
 
 def variant_for(flags: tuple[str, ...], standard: str) -> str | None:
-    """The precompiled header that fits a g++ unit with these flags of its own; None where none would be taken.
+    """Return the variant of precompiled header that fits a g++ unit, or None.
 
-    `standard` is the language standard that the headers are made for.
+    `flags` are the unit's own flags, `standard` is the language standard of the precompiled headers.
     """
     optimised = False
     for word in (word for flag in flags for word in flag.split()):
@@ -234,7 +242,7 @@ def variant_for(flags: tuple[str, ...], standard: str) -> str | None:
 
 @contextmanager
 def _locked(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold a file lock; yields whether it was had."""
+    """Hold a file lock; yield whether it was acquired."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         try:

@@ -1,9 +1,8 @@
-"""Stub libraries: torch's by name, with nothing in them, from which a linker takes down what a module needs.
+"""Create stub libraries: empty libraries with the names of torch's, for linking.
 
-Edge; imports `disk`. A linker that is given torch's own reads the names of all that they define: 0.27 s
-for a module of one kernel, and 0.06 s with stubs (torch 2.13, GNU ld 2.40, two cores). What a shared module lacks is
-looked for when it is loaded, in either case: torch's libraries are in the process by then, and are known by the names
-that the stubs have.
+A linker reads all names that torch's own libraries define: 0.27 s for a module of one kernel, 0.06 s with stubs (torch
+2.13, GNU ld 2.40, two cores). Symbols are resolved when the module is loaded in either case; torch's libraries are in
+the process by then, under the names that the stubs have.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ _SONAME = re.compile(r"\(SONAME\).*\[(.+)\]")
 
 
 def make(run: Run, compiler: str, originals: Path, folder: Path, names: Sequence[str]) -> bool:
-    """Make `folder`, with a stub for each of the libraries `libNAME.so` in `originals`. False, and no folder, where one
-    has no name of its own, or a tool fails. `run` runs a command.
+    """Create `folder` with a stub for each library `libNAME.so` in `originals`.
+
+    `run` runs a command. Returns False, and creates nothing, if a library has no SONAME or a tool fails.
     """
     draft = folder.with_name(f"{folder.name}.{os.getpid()}")
     draft.mkdir(parents=True, exist_ok=True)
@@ -37,9 +37,9 @@ def make(run: Run, compiler: str, originals: Path, folder: Path, names: Sequence
             made = ["-o", str(draft / f"lib{name}.so"), "-x", "c", os.devnull]
             if run([compiler, "-shared", "-nostdlib", f"-Wl,-soname,{found[1]}", *made]).returncode != 0:
                 return False
-        open_to_others(draft)  # before anybody can find them
+        open_to_others(draft)  # before other processes can find it
         draft.rename(folder)
-    except (OSError, subprocess.SubprocessError):  # no such tool, or somebody else's are there by now
+    except (OSError, subprocess.SubprocessError):  # a tool is missing, or another process was faster
         return folder.is_dir()
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -47,8 +47,8 @@ def make(run: Run, compiler: str, originals: Path, folder: Path, names: Sequence
 
 
 def flags(folder: Path, names: Sequence[str]) -> list[str] | None:
-    """What links with these stubs; None where one is not there."""
+    """Return flags to link with these stubs, or None if one is missing."""
     if not all((folder / f"lib{name}.so").exists() for name in names):
         return None
-    # Distributions have their linkers leave out what defines nothing that is missing, as stubs do.
+    # Some distributions' linkers default to --as-needed, which drops libraries that define no used symbol.
     return ["-Wl,--push-state,--no-as-needed", f"-L{folder}", *(f"-l{name}" for name in names), "-Wl,--pop-state"]

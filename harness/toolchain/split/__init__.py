@@ -1,6 +1,8 @@
-"""The split build: a CUDA source's device part through nvcc without torch's headers, its host part through g++.
+"""Split build: nvcc compiles the device code of a source, g++ the host code.
 
-`parts` divides a source, `stubs` writes what a kernel is for the host, `flags` divides the compiler's flags, `symbols`
-ties both parts together again, and `unit` (started by name, in a builder's sandbox) compiles one source so. Whatever
-does not fit is `Unsplittable`, and whoever asked builds it the ordinary way.
+nvcc does not read torch's headers then, which takes most of its time.
+
+`parts` divides a source, `stubs` replaces kernels in the host part, `flags` divides the compiler flags, and `symbols`
+joins the objects. `untrusted/builder/split_compile.py` runs all of it for one source in a builder's sandbox. A source
+that can't be divided is `Unsplittable` and is compiled whole. See guides/design/split_builds.md.
 """

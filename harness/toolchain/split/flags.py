@@ -1,7 +1,7 @@
-"""What of nvcc's arguments each part gets. Pure; imports nothing of the harness.
+"""Divide nvcc's arguments between device part and host part of a split build.
 
-The device part is compiled with the very arguments of the ordinary build, the host part with those that nvcc hands to
-the host's compiler. An argument that isn't known here is refused: it might matter.
+The device part gets the arguments of the ordinary build. The host part gets those that nvcc passes to the host
+compiler. An unknown argument raises `UnknownFlag`, because it might change the code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["UnknownFlag", "for_device", "for_host"]
 
 
 class UnknownFlag(Exception):
-    """An argument of nvcc's that the split build does not know."""
+    """An argument of nvcc that the split build does not know."""
 
 
 _FORWARD = ("-Xcompiler", "--compiler-options")
@@ -36,7 +36,12 @@ _DEVICE_ONLY_VALUE = re.compile(
 
 
 def for_device(arguments: Sequence[str], without: Sequence[str]) -> list[str]:
-    """All but the folders of headers in `without`."""
+    """Return the arguments for the device part: all but some header folders.
+
+    Args:
+        arguments: nvcc's arguments.
+        without: Folders whose `-I` and `-isystem` options are dropped.
+    """
     kept: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -50,7 +55,15 @@ def for_device(arguments: Sequence[str], without: Sequence[str]) -> list[str]:
 
 
 def for_host(arguments: Sequence[str], compiler: str | None = None) -> list[str]:
-    """The same for `compiler`, a g++; where that is not given, no host compiler may be named. Raises `UnknownFlag`."""
+    """Return the arguments for the host part.
+
+    Args:
+        arguments: nvcc's arguments.
+        compiler: The g++ that will compile the host part. If None, no argument may name a host compiler.
+
+    Raises:
+        UnknownFlag: An argument is unknown, or names a different host compiler.
+    """
     return list(_for_host(iter(arguments), compiler))
 
 
@@ -78,7 +91,10 @@ def _for_host(words: Iterator[str], compiler: str | None) -> Iterator[str]:
 
 
 def _of_one_installation(chosen: str, compiler: str) -> bool:
-    """Whether nvcc's host compiler (gcc, g++, or the folder it lies in) and `compiler` are of one installation."""
+    """Whether nvcc's host compiler and `compiler` belong to one installation.
+
+    `chosen` is gcc, g++, or the folder that contains it.
+    """
     real = os.path.realpath(shutil.which(chosen) or chosen)
     folder = real if os.path.isdir(real) else os.path.dirname(real)
     own = os.path.realpath(shutil.which(compiler) or compiler)

@@ -1,8 +1,8 @@
-"""Divides a CUDA source into what nvcc and what g++ shall read of it, line for line where it stood.
+"""Divide a CUDA source into a device part for nvcc and a host part for g++.
 
-Pure; parses with the grammar that the host device uses. The device part loses the host's functions, variables and
-torch's headers; the host part loses device functions, and its kernels are stubs that launch (`stubs`). What can't be
-told apart safely raises `Unsplittable`. Either part may still fail to compile: then the same holds.
+Every line keeps its number in both parts. The device part loses host functions, host variables and torch's headers. The
+host part loses device functions, and its kernels become stubs that launch (`stubs`). A source that can't be divided
+safely raises `Unsplittable`. See guides/design/split_builds.md.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from harness.toolchain.cuda_source.tokens import balanced, blank, code, words
 from harness.toolchain.split.stubs import Unsplittable, stub
 
 UNNAMED = b"harness_unnamed"
-"""Name given to namespaces without one, so that both compilers call what is inside alike."""
+"""Name given to unnamed namespaces, so that both compilers mangle the names in them alike."""
 
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _CUDA_WORDS = frozenset({b"__global__", b"__device__", b"__host__", b"__shared__", b"__constant__", b"__managed__"})
 _DEVICE_VARIABLE = {b"__device__", b"__constant__"}
 _BOUNDS = {b"__launch_bounds__", b"__cluster_dims__", b"__maxnreg__", b"__block_size__"}
-"""Attributes with arguments that only nvcc knows."""
+"""Attributes with arguments that only nvcc accepts."""
 _TELLS_COMPILERS_APART = re.compile(rb"\b(__CUDACC\w*|__NVCC__|__CUDA_ARCH_LIST__|__CUDA_ARCH_FEAT\w*)\b")
 _CONDITION = re.compile(rb"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(?P<what>(?:\\\n|[^\n])*)", re.MULTILINE)
 _TORCHS_MACRO = re.compile(rb"\b(TORCH|AT|C10|CAFFE2|USE|PYBIND11)_\w+")
@@ -39,7 +39,7 @@ _DEVICE_HEADER = re.compile(
     rb"^<(cooperative_groups(\.h|/)|mma\.h|cuda_pipeline|cuda_awbarrier|cuda/|curand_kernel\.h|sm_\d)"
 )
 _LAUNCHING_HEADER = re.compile(rb"^<(cub|thrust|cutlass|cute|raft|cuda/experimental)/|_device\.h>")
-"""Headers whose functions launch kernels of their own, or whose kernels are not in this source."""
+"""Headers whose functions launch kernels, or whose kernels are not in this source."""
 
 _SCOPES = frozenset(
     {"translation_unit", "declaration_list", "preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif"}
@@ -59,9 +59,13 @@ _SIMPLE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Both parts, each with as many lines as the source. `templates`: which instances of kernels the device part needs
-    is known only once the host part is compiled. `variables` are those of the device that host code names (True:
-    `__constant__`).
+    """Both parts, each with as many lines as the source.
+
+    Attributes:
+        device: The part for nvcc.
+        host: The part for g++.
+        templates: True if the compiled host part must say which instances of kernel templates the device part needs.
+        variables: Device variables that host code names; True marks `__constant__`.
     """
 
     device: str
@@ -71,13 +75,17 @@ class Parts:
 
 
 def split(source: str) -> Parts:
-    """Divide a source. Raises `Unsplittable`."""
+    """Divide a source.
+
+    Raises:
+        Unsplittable: The source can't be divided safely.
+    """
     data = source.encode("utf-8", "surrogatepass")
     if (found := _TELLS_COMPILERS_APART.search(code(data))) is not None:
-        raise Unsplittable(data, found.start(), f"{found[0].decode()} tells compilers apart")
+        raise Unsplittable(data, found.start(), f"{found[0].decode()} distinguishes compilers")
     for condition in _CONDITION.finditer(data):
         if (found := _TORCHS_MACRO.search(condition["what"])) is not None:
-            raise Unsplittable(data, condition.start(), f"a condition on torch's macro {found[0].decode()}")
+            raise Unsplittable(data, condition.start(), f"#if depends on torch's macro {found[0].decode()}")
     return _Splitter(data).parts()
 
 
@@ -89,7 +97,7 @@ class _Edit:
 
 
 class _Splitter:
-    """One source on its way."""
+    """Collects the edits of one source."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -108,13 +116,13 @@ class _Splitter:
         self._scope(self._tree.root)
         written = code(self._data).count(b"<<<")
         if written != self._launches:
-            raise Unsplittable(self._data, 0, f"{written - self._launches} launches outside of host functions")
-        # A kernel that was not recognised as one would be compiled for the host and run there.
+            raise Unsplittable(self._data, 0, f"{written - self._launches} kernel launches outside of host functions")
+        # A kernel that is not recognised here would be compiled for the host and run there.
         unseen = sum(word == b"__global__" for word, _, _ in words(self._data)) - self._seen
         if unseen:
-            raise Unsplittable(self._data, 0, f"{unseen} kernels of an unusual form")
+            raise Unsplittable(self._data, 0, f"{unseen} kernels in an unsupported form")
         if not self._kernels:
-            raise Unsplittable(self._data, 0, "no kernels")
+            raise Unsplittable(self._data, 0, "no kernels found")
         variables = dict(self._shared_variables())
         self._blank_bounds()
         return Parts(
@@ -130,7 +138,10 @@ class _Splitter:
                 self._visit(node, node)
 
     def _visit(self, node: Node, outer: Node) -> None:
-        """Edit for one thing at namespace scope; `outer` is what it stands in with its template parameters."""
+        """Record the edits for one declaration at namespace scope.
+
+        `outer` is the node that includes its template parameters.
+        """
         kind = node.type
         if kind in _SCOPES:
             self._scope(node)
@@ -143,7 +154,7 @@ class _Splitter:
         elif kind == "template_declaration":
             inner = node.named_children[-1]
             if inner.type in {"template_declaration", "requires_clause"}:
-                raise self._refusal(node, "a template in a template")
+                raise self._refusal(node, "nested templates")
             self._visit(inner, node)
         elif kind == "function_definition":
             self._function(node, outer)
@@ -160,16 +171,16 @@ class _Splitter:
             if _OF_DEVICE.search(self._tree.of(node)):
                 self._drop(self._host, outer)
         elif kind == "template_instantiation":
-            # Of kernels too: the device part gets all instances that the host part turns out to have.
+            # Also for kernels: the device part gets all instances that the compiled host part uses.
             self._seen += b"__global__" in self._words_of(node)
             self._drop(self._device, outer)
         elif kind == "expression_statement":
             self._drop(self._device, outer)
         elif kind not in _KEPT_IN_BOTH and not self._is_condition(node):
-            raise self._refusal(node, f"what is read as {kind}")
+            raise self._refusal(node, f"unsupported syntax ({kind})")
 
     def _is_condition(self, node: Node) -> bool:
-        """Whether a node is the condition of an `#if`, not something inside of it."""
+        """Whether a node is the condition of an `#if`, not part of its body."""
         parent = node.parent
         if parent is None or not parent.type.startswith("preproc_"):
             return False
@@ -198,7 +209,7 @@ class _Splitter:
         body = node.child_by_field_name("body")
         name = self._plain_name(node)
         if body is None or body.type != "compound_statement" or name is None:
-            raise self._refusal(node, "a kernel of an unusual form")
+            raise self._refusal(node, "a kernel in an unsupported form")
         self._kernels.add(name)
         self._seen += 1
         self._unstatic(node, (self._device, self._host))
@@ -214,7 +225,7 @@ class _Splitter:
         if body is not None:
             for word, start, _ in words(self._data[body.start_byte : body.end_byte]):
                 if word in _CUDA_WORDS:
-                    raise Unsplittable(self._data, body.start_byte + start, f"{word.decode()} inside a host function")
+                    raise Unsplittable(self._data, body.start_byte + start, f"{word.decode()} in a host function")
                 self._host_words.add(word)
             self._rewrite_launches(body)
         if not keep:
@@ -227,10 +238,10 @@ class _Splitter:
             call = node.parent
             function = None if call is None else call.child_by_field_name("function")
             if call is None or function is None or call.type != "call_expression":
-                raise self._refusal(node, "a launch of an unusual form")
+                raise self._refusal(node, "a kernel launch in an unsupported form")
             configuration = self._data[node.start_byte + 3 : node.end_byte - 3]
             if b"<<<" in configuration:
-                raise self._refusal(node, "a launch inside a launch's configuration")
+                raise self._refusal(node, "a kernel launch in another launch's configuration")
             self._launches += 1
             opening = b"(::__cudaPushCallConfiguration(" + configuration + b") ? (void)0 : "
             self._host.append(_Edit(function.start_byte, function.start_byte, opening))
@@ -253,11 +264,11 @@ class _Splitter:
             pass
         elif of & _DEVICE_VARIABLE and not is_function:
             if outer.type == "template_declaration" or b"extern" in of:
-                raise self._refusal(node, "a device variable that is a template or defined elsewhere")
+                raise self._refusal(node, "a device variable that is a template or is defined elsewhere")
             for declarator in declarators(node):
                 name = declared_name(tree, declarator)
                 if name is None:
-                    raise self._refusal(node, "a device variable of an unusual form")
+                    raise self._refusal(node, "a device variable in an unsupported form")
                 self._variables.append((node, name, b"__constant__" in of))
                 if not of & {b"const", b"constexpr"}:
                     self._uninitialise(declarator)
@@ -271,7 +282,10 @@ class _Splitter:
                 self._drop(self._device, outer)
 
     def _uninitialise(self, declarator: Node) -> None:
-        """The host's copy of a device variable is only an address; its initialiser may name device functions."""
+        """Remove a device variable's initialiser from the host part.
+
+        The host's copy is only an address, and the initialiser may call device functions.
+        """
         if declarator.type != "init_declarator":
             return
         inner, value = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("value")
@@ -287,11 +301,11 @@ class _Splitter:
         self._host.append(_Edit(inner.end_byte, declarator.end_byte, b"\n" * lines))
 
     def _shared_variables(self) -> Iterator[tuple[str, bool]]:
-        """Variables of the device that host code names: both parts must call them alike."""
+        """Yield device variables that host code names; both parts must mangle them alike."""
         for node, name, constant in self._variables:
             if name in self._host_words:
                 if self._words_of(node) & {b"const", b"constexpr"}:
-                    raise self._refusal(node, "a constant of the device that host code names")
+                    raise self._refusal(node, "a constant device variable that host code names")
                 self._unstatic(node, (self._device, self._host))
                 yield name.decode(), constant
 
@@ -304,7 +318,7 @@ class _Splitter:
                 break
 
     def _members(self, struct: Node) -> None:
-        """Member functions of the device alone keep their places in the host part, not their bodies."""
+        """Replace the bodies of device-only member functions in the host part."""
         for node in walk(struct):
             if node.type != "function_definition":
                 continue
@@ -319,9 +333,9 @@ class _Splitter:
         if name.startswith(b'"') and b"." in name:
             name = b"<" + name[1:-1] + b">"
             if not (_TORCHS_HEADER.search(name) or re.fullmatch(rb"<(cuda|device|vector|math)\w*\.h>", name)):
-                raise self._refusal(node, "a header of the author's")
+                raise self._refusal(node, "the author's own header")
         if _LAUNCHING_HEADER.search(name):
-            raise self._refusal(node, f"kernels of {name.decode()}")
+            raise self._refusal(node, f"{name.decode()}, which brings its own kernels")
         if _TORCHS_HEADER.search(name):
             self._drop(self._device, node)
         elif _DEVICE_HEADER.search(name):
@@ -331,9 +345,9 @@ class _Splitter:
         body = node.child_by_field_name("value")
         text = b"" if body is None else self._tree.of(body)
         if b"<<<" in text or any(word in _CUDA_WORDS for word, _, _ in words(text)):
-            raise self._refusal(node, "a macro that holds CUDA")
+            raise self._refusal(node, "a macro that contains CUDA syntax")
 
-    # -- pieces ----------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------
 
     def _words_of(self, node: Node) -> set[bytes]:
         wanted = _CUDA_WORDS | {b"constexpr", b"const", b"extern", b"static"}
@@ -362,7 +376,7 @@ class _Splitter:
         edits.append(_Edit(node.start_byte, node.end_byte, text + b"\n" * lines))
 
     def _blank_bounds(self) -> None:
-        """g++ has no `__launch_bounds__`."""
+        """Remove `__launch_bounds__` and the like, which g++ does not know."""
         for word, start, end in words(self._data):
             if word in _BOUNDS and (close := balanced(self._data, end)) is not None:
                 blanked = bytearray(self._data[start:close])
@@ -373,7 +387,7 @@ class _Splitter:
         return Unsplittable(self._data, node.start_byte, what)
 
     def _applied(self, edits: list[_Edit]) -> str:
-        """The source with the edits made; one inside another is dropped with what it changes."""
+        """Apply the edits to the source; an edit inside another one is dropped."""
         out = bytearray()
         position = 0
         for edit in sorted(edits, key=lambda item: (item.start, item.start != item.end, -item.end)):
@@ -386,7 +400,7 @@ class _Splitter:
 
 
 def _declares_function(declarator: Node) -> bool:
-    """Whether this is a function's prototype, not a variable that holds one."""
+    """Whether this declares a function, not a variable that holds one."""
     node: Node | None = declarator
     while node is not None and node.type in {"pointer_declarator", "reference_declarator"}:
         node = node.child_by_field_name("declarator") or next(iter(node.named_children), None)

@@ -1,7 +1,8 @@
-"""What stands in a kernel's place in the host part: a function that launches it. Pure.
+"""Write the host stub of a kernel: a function that launches it.
 
-As nvcc's own stubs do: a launch pushes its configuration and calls the kernel as a function, whose address is what the
-CUDA runtime knows it by. So kernels can be taken the address of, passed about and given attributes as ever.
+This is what nvcc's own stubs do. A launch pushes its configuration and then calls the kernel as a function. The CUDA
+runtime knows the kernel by that function's address, so taking addresses, passing kernels around and setting attributes
+work as usual.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from tree_sitter import Node
 from harness.toolchain.cuda_source.syntax import Tree, declared_name, function_name, parameters
 
 MARK = b"harness_kernel"
-"""A static object of every stub: its mangled name says of which instance of which kernel."""
+"""A static object in every stub. Its mangled name tells the kernel and the instance."""
 
 
 class Unsplittable(Exception):
-    """A source that is built the ordinary way. The message names the line and why."""
+    """A source that must be compiled whole. The message gives the line and the reason."""
 
     def __init__(self, data: bytes, at: int, why: str) -> None:
         line = data.count(b"\n", 0, at) + 1
@@ -23,9 +24,19 @@ class Unsplittable(Exception):
 
 
 def stub(data: bytes, tree: Tree, node: Node, template: Node | None) -> tuple[bytes, list[tuple[int, bytes]]]:
-    """The stub's body, and names to insert for parameters that have none (byte position and text).
+    """Write a kernel's stub.
 
-    `node` is the kernel's definition, `template` what holds its template parameters. Raises `Unsplittable`.
+    Args:
+        data: The source.
+        tree: Its syntax tree.
+        node: The kernel's definition.
+        template: The node with its template parameters, if any.
+
+    Returns:
+        The stub's body, and names to insert for unnamed parameters (byte position, text).
+
+    Raises:
+        Unsplittable: A parameter without a name.
     """
     name = function_name(tree, node)
     assert name is not None
@@ -38,7 +49,7 @@ def stub(data: bytes, tree: Tree, node: Node, template: Node | None) -> tuple[by
         named = None if declarator is None else declared_name(tree, declarator)
         if named is None:
             if declarator is not None and declarator.type not in {"abstract_pointer_declarator"}:
-                raise Unsplittable(data, item.start_byte, "a kernel's parameter without a name")
+                raise Unsplittable(data, item.start_byte, "a kernel parameter without a name")
             named = b"harness_p%d" % number
             inserted.append((item.end_byte, b" " + named))
         pack = b"..." if item.type == "variadic_parameter_declaration" else b""
@@ -47,7 +58,7 @@ def stub(data: bytes, tree: Tree, node: Node, template: Node | None) -> tuple[by
     function = name
     if template is not None:
         function += b"<" + b", ".join(_arguments(data, tree, template)) + b">"
-    # The cast chooses among kernels of one name.
+    # The cast chooses among overloaded kernels.
     address = b"static_cast<void (*)(" + b", ".join(types) + b")>(&" + function + b")"
     body = b"{ static ::harness_split::Kernel " + MARK + b"(" + address + b"); "
     body += b"void* harness_arguments[] = {" + b", ".join([*values, b"nullptr"]) + b"}; "
@@ -55,7 +66,7 @@ def stub(data: bytes, tree: Tree, node: Node, template: Node | None) -> tuple[by
 
 
 def _arguments(data: bytes, tree: Tree, template: Node) -> list[bytes]:
-    """A template's own parameters as its arguments."""
+    """Return a template's own parameters, written as arguments."""
     found = []
     listed = template.child_by_field_name("parameters")
     for item in [] if listed is None else listed.named_children:

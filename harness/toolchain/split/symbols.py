@@ -1,6 +1,6 @@
-"""Ties the parts of a split source together: which kernels and variables does host code use, what are they called.
+"""Join the parts of a split source by the device symbols that host code uses.
 
-Pure; reads what `nm` and `ptxas -v` print, writes assembler text.
+Reads the output of `nm` and `ptxas -v`, and writes assembler text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ _FATBIN_MAGIC = 0x466243B1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbol:
-    """Something of the device that host code names: its mangled name, its size in bytes (0: a kernel)."""
+    """A kernel or device variable that host code names.
+
+    Attributes:
+        name: Mangled name.
+        bytes: Size; 0 for a kernel.
+        constant: Whether it is a `__constant__` variable.
+    """
 
     name: str
     bytes: int = 0
@@ -27,7 +33,7 @@ class Symbol:
 
 
 def kernels_in(listing: str) -> list[str]:
-    """Mangled names of the kernels whose stubs an object holds; `listing` is `nm`'s."""
+    """Return the mangled names of the kernels whose stubs are in `nm`'s listing."""
     names = {line.split()[-1] for line in listing.splitlines() if line.strip()}
     found = []
     for name in sorted(names):
@@ -40,36 +46,46 @@ def kernels_in(listing: str) -> list[str]:
 
 
 def variables_in(listing: str, wanted: Mapping[str, bool]) -> list[Symbol]:
-    """The variables of these plain names that an object defines, in `nm -S`'s listing. Raises `LookupError`."""
+    """Find the variables with these plain names in the listing of `nm -S`.
+
+    Raises:
+        LookupError: The object does not define exactly one variable of a name.
+    """
     found = []
     for name, constant in wanted.items():
         pattern = re.compile(rf"[0-9a-f]+ ([0-9a-f]+) [BD] ((?:_ZN\w*{len(name)})?{re.escape(name)}E?)")
         hits = [match for line in listing.splitlines() if (match := pattern.fullmatch(line)) is not None]
         if len(hits) != 1:
-            raise LookupError(f"{len(hits)} variables {name} in the host part")
+            raise LookupError(f"the host part defines {len(hits)} variables named {name}, not one")
         found.append(Symbol(name=hits[0][2], bytes=int(hits[0][1], 16), constant=constant))
     return found
 
 
 def entries_in(log: str) -> set[str]:
-    """Mangled names of the kernels that ptxas reports."""
+    """Return the mangled names of the kernels in ptxas's report."""
     return set(_ENTRY.findall(log))
 
 
 def instances(demangled: Sequence[str]) -> str:
-    """Declarations that make nvcc compile these instances of kernel templates. Plain kernels need none."""
+    """Declare instances of kernel templates, so that nvcc compiles them."""
     return "".join(f"template __global__ {text};\n" for text in demangled if _is_template(text))
 
 
 def _is_template(demangled: str) -> bool:
-    """Whether it reads `void name<...>(...)`. Names are a submission's, of any length: each character is seen once."""
+    """Whether a name reads `void name<...>(...)`.
+
+    Names come from solutions and may be of any length, so each character is read once.
+    """
     opened = demangled.find("<", len("void ") + 1)
     closed = demangled.find(">(", opened + 1)
     return demangled.startswith("void ") and 0 <= opened < closed < len(demangled) - 2 and demangled.endswith(")")
 
 
 def assembler(fatbin: Path, symbols: Sequence[Symbol]) -> str:
-    """The fatbin with the table that `harness_split.h` registers, where CUDA's tools look for both."""
+    """Return assembler text that holds the fatbin and its symbol table.
+
+    They go to the sections that CUDA's tools read; `harness_split.h` registers the table.
+    """
     lines = [
         '.section .nv_fatbin,"a",@progbits',
         ".balign 8",

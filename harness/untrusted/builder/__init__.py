@@ -1,1 +1,1 @@
-"""The processes that import a solution to find its extensions, and compile them."""
+"""Sandboxed processes that find and compile a solution's extensions."""

@@ -1,7 +1,7 @@
-"""What the expressions of a Python text are worth, as far as the text makes it plain; nothing is executed.
+"""Evaluate constant expressions of a Python text without executing it.
 
-Untrusted side: walks trees of hostile texts, in a process of its own. Imports `build.spec` for its limits. A name is
-plain where it is bound once in its scope, to something plain; what may be mutated on the way is not.
+Untrusted side: reads hostile texts in a process of its own. A name is constant if it is bound once in its scope, to a
+constant. A list or mapping that the text may modify is not constant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from harness.toolchain.spec import MAX_SOURCE_BYTES
 
 _MAX_CHARS = MAX_SOURCE_BYTES
-"""Longest text that is put together: no extension may have more."""
+"""Longest text that is put together; no extension may have more."""
 _MAX_ITEMS = 4096
 _MAX_INT = 2**63
 
@@ -27,24 +27,28 @@ _BARE_FIELDS = re.compile(r"(?:[^%]|%[sd%])*")
 
 
 class NotPlain(Exception):
-    """The text does not say what this is worth."""
+    """The text does not determine the value."""
 
 
 @dataclass(slots=True, eq=False)
 class _ConstantScope:
-    """A module, a function or comprehension, or a class body; `bound` has the values given to each name (None: one
-    that can't be read).
+    """The scope of a module, function, comprehension or class body.
+
+    `bound` holds the values given to each name; None stands for a value that can't be evaluated.
     """
 
     parent: _ConstantScope | None
     is_class: bool = False
     bound: dict[str, list[ast.expr | None]] = field(default_factory=dict)
     elsewhere: dict[str, _ConstantScope] = field(default_factory=dict)
-    """Names that are declared to belong to an outer scope."""
+    """Names declared `global` or `nonlocal`, with their scope."""
 
 
 class Reader:
-    """Reads one module. Raises `RecursionError` where it nests too deeply."""
+    """Evaluates expressions of one module.
+
+    Raises `RecursionError` if the module nests too deeply.
+    """
 
     def __init__(self, tree: ast.Module) -> None:
         self._module = _ConstantScope(None)
@@ -56,11 +60,14 @@ class Reader:
         self._visit_all(tree.body, self._module)
 
     def calls(self, wanted: Callable[[ast.Call], bool]) -> Iterator[ast.Call]:
-        """The calls in the text, in its order."""
+        """Yield the wanted calls in the order of the text."""
         yield from sorted(filter(wanted, self._calls), key=lambda call: (call.lineno, call.col_offset))
 
     def value(self, node: ast.expr) -> Any:
-        """What an expression of the module is worth: text, number, list, tuple, mapping, None. Raises `NotPlain`."""
+        """Return an expression's value: text, number, list, tuple, mapping or None.
+
+        Raises `NotPlain` if the text does not determine it.
+        """
         if node in self._worth:
             return self._worth[node]
         if node in self._under_way:
@@ -72,7 +79,7 @@ class Reader:
             self._under_way.discard(node)
         return found
 
-    # -- what is bound where -----------------------------------------------------------------------------------
+    # -- bindings ------------------------------------------------------------------------------------------------
 
     def _visit_all(self, nodes: list[Any], scope: _ConstantScope) -> None:
         for node in nodes:
@@ -109,7 +116,7 @@ class Reader:
             case ast.NamedExpr():
                 self._visit(node.value, scope)
                 self._bind(scope, node.target.id, None)
-                if scope.parent is not None:  # out of a comprehension
+                if scope.parent is not None:  # in a comprehension it binds in the scope around it
                     self._bind(scope.parent, node.target.id, None)
             case ast.AugAssign(target=ast.Name(id=name)):
                 self._visit(node.value, scope)
@@ -163,7 +170,7 @@ class Reader:
     def _bind(self, scope: _ConstantScope, name: str, value: ast.expr | None) -> None:
         scope.elsewhere.get(name, scope).bound.setdefault(name, []).append(value)
 
-    # -- what it is worth --------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------------------
 
     def _read(self, node: ast.expr) -> Any:
         match node:
@@ -200,7 +207,7 @@ class Reader:
         first = scope
         while scope is not None:
             scope = scope.elsewhere.get(node.id, scope)
-            # What a class body binds is seen in that body alone.
+            # A name bound in a class body is visible in that body only.
             if node.id in scope.bound and (scope is first or not scope.is_class):
                 values = scope.bound[node.id]
                 if len(values) != 1 or values[0] is None:
@@ -222,7 +229,7 @@ class Reader:
 
 
 def _outer(scope: _ConstantScope, name: str) -> _ConstantScope:
-    """The function around `scope` that a nonlocal name belongs to."""
+    """Return the function around `scope` that a nonlocal name belongs to."""
     outer = scope.parent
     while outer is not None and outer.parent is not None and (outer.is_class or name not in outer.bound):
         outer = outer.parent
@@ -230,7 +237,7 @@ def _outer(scope: _ConstantScope, name: str) -> _ConstantScope:
 
 
 def _checked(value: Any) -> Any:
-    """`value`, unless it is too large to be part of an extension. Raises `NotPlain`."""
+    """Return `value`, or raise `NotPlain` if it is too large for an extension."""
     match value:
         case str():
             good = len(value) <= _MAX_CHARS
@@ -258,7 +265,7 @@ def _text(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value inside a text."""
+    """Format a value inside a text."""
     if not isinstance(value, str | int):
         raise NotPlain
     return str(value)
@@ -293,7 +300,7 @@ def _combined(op: ast.operator, left: Any, right: Any) -> Any:
 
 
 def _method(text: str, method: str, arguments: list[Any]) -> str:
-    """What a method of a text gives."""
+    """Return the result of a text's method."""
     match method, arguments:
         case (("strip" | "lstrip" | "rstrip" | "upper" | "lower"), []):
             return str(getattr(text, method)())

@@ -1,10 +1,9 @@
-"""A make-believe GPU for the harvest: code written for CUDA runs its Python through without one.
+"""Fake CUDA device, on which a discovery runs Python code written for a GPU.
 
-Imports torch and nothing of the harness. Untrusted side; changes torch for the rest of the process, which ends
-with the harvest. Nothing is computed here that anyone relies on: the point is to reach the calls of `load_inline`.
-
-`FakeCuda.touched` says whether the solution has met anything make-believe. Until then an exception is the
-solution's own; afterwards it may be the pretence's fault, and the contestant decides on the real device.
+Untrusted side; changes torch for the rest of the process, which ends with the discovery. Nothing computed here is used:
+the code only has to reach its calls of `load_inline`. `FakeCuda.touched` says whether the solution has used the fake
+device. Before, an exception is the solution's fault; afterwards the fake may be the cause, and the contestant decides
+on the real device. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -20,12 +19,15 @@ import torch.utils.cpp_extension
 from torch.overrides import TorchFunctionMode
 
 Kind = Literal["meta", "cpu"]
-"""Where "cuda" tensors really are. `meta`: shapes without contents, so that nothing is computed or allocated;
-`cpu`: for code that looks at values."""
+"""Where "cuda" tensors really are. `meta`: shapes without contents, so nothing is computed or allocated. `cpu`: for
+code that looks at values."""
 
 
 class FakeCuda:
-    """Whether the solution has met the make-believe device; `on_touch` is called the first time."""
+    """Records whether the solution has used the fake device.
+
+    `on_touch` is called the first time.
+    """
 
     def __init__(self, on_touch: Callable[[], None] = lambda: None) -> None:
         self.touched = False
@@ -39,11 +41,11 @@ class FakeCuda:
 
 @contextlib.contextmanager
 def pretended_cuda(kind: Kind, pretence: FakeCuda) -> Iterator[None]:
-    """Within it, torch claims to have one GPU, and tensors "there" live on `kind`."""
+    """Make torch claim one GPU, with its tensors on `kind`, inside the `with` block."""
     _patch_cuda(pretence)
     torch.set_default_device("meta" if kind == "meta" else None)
     try:
-        with torch.no_grad(), _Redirect(kind, pretence):  # in this order: entering no_grad is itself a torch function
+        with torch.no_grad(), _Redirect(kind, pretence):  # this order: entering no_grad is itself a torch function
             yield
     finally:
         torch.set_default_device(None)
@@ -58,7 +60,7 @@ _SAYS_CUDA: dict[str, object] = {
 
 
 class _Redirect(TorchFunctionMode):
-    """Sends everything asked of "cuda" to the stand-in device and answers questions about where tensors are."""
+    """Redirects "cuda" to the replacement device, and answers for tensors' devices."""
 
     def __init__(self, kind: Kind, pretence: FakeCuda) -> None:
         super().__init__()
@@ -78,7 +80,7 @@ class _Redirect(TorchFunctionMode):
         if self._kind == "meta":
             self._pretence.touch()
         if func is torch.device:
-            return func(*args, **kwargs)  # it says "cuda", and is moved where something is to be put there
+            return func(*args, **kwargs)  # stays "cuda"; it is replaced when a tensor goes there
         if func is torch.Tensor.cuda:
             self._pretence.touch()
             return torch.Tensor.to(args[0], self._kind)
@@ -99,7 +101,7 @@ class _Redirect(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _placed(self, value: Any) -> Any:
-        """Where a device is asked for, a number is a GPU's."""
+        """Return the GPU for a number given as device."""
         return torch.device("cuda", value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     def _moved(self, value: Any) -> Any:
@@ -113,7 +115,10 @@ class _Redirect(TorchFunctionMode):
 
 
 def _dtype_there(kind: Any = None, *_: Any) -> torch.dtype | None:
-    """The dtype of a tensor type on a GPU (`torch.cuda.HalfTensor`, or its name); None for anything else."""
+    """Return the dtype of a GPU tensor type (`torch.cuda.HalfTensor`), or None.
+
+    `kind` is the type or its name.
+    """
     name = kind if isinstance(kind, str) else f"{getattr(kind, '__module__', '')}.{getattr(kind, '__name__', '')}"
     there, last = name.rpartition(".")[::2]
     dtype = getattr(getattr(torch, last, None), "dtype", None) if there == "torch.cuda" else None
@@ -121,7 +126,7 @@ def _dtype_there(kind: Any = None, *_: Any) -> torch.dtype | None:
 
 
 class _Anything:
-    """A stream, an event, a property: takes every call and every attribute."""
+    """A stream, event or property that accepts every call and every attribute."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -155,7 +160,10 @@ _NOTHING_TO_SAY = (
 
 
 def _note_the_rest(pretence: FakeCuda) -> None:
-    """Of functions that nobody has an answer for, what they say comes of there being no GPU."""
+    """Let all other functions of torch.cuda mark the fake as used.
+
+    Without a GPU their answers are wrong.
+    """
 
     def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(plain)
@@ -171,7 +179,7 @@ def _note_the_rest(pretence: FakeCuda) -> None:
 
 
 def _patch_accelerator(answering: Callable[[Any], Callable[..., Any]]) -> None:
-    """Torch's names for a GPU of whatever maker, where it has them."""
+    """Replace `torch.accelerator`, if torch has it."""
     accelerator = getattr(torch, "accelerator", None)
     answers: dict[str, Any] = {
         "is_available": True,
@@ -232,10 +240,10 @@ def _patch_cuda(pretence: FakeCuda) -> None:
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(torch.cuda.nvtx, name, answering(0))
     _patch_accelerator(answering)
-    torch.Tensor.record_stream = answering(None)  # type: ignore[method-assign]  # which takes no other kind of stream
+    torch.Tensor.record_stream = answering(None)  # type: ignore[method-assign]  # it rejects fake streams
 
     class Generator(torch.Generator):
-        """One "there" draws on the CPU."""
+        """A generator for "cuda" that draws on the CPU."""
 
         def __new__(cls, device: Any = "cpu") -> Generator:
             if torch.device(device).type != "cpu":
@@ -257,7 +265,7 @@ def _patch_cuda(pretence: FakeCuda) -> None:
         if hasattr(owner, names):
             setattr(owner, names, Met)
     _note_the_rest(pretence)
-    # What a CUDA build of torch beside a toolkit says, read where modules and their options are put together.
+    # As in a CUDA build of torch with a toolkit: solutions read this to choose modules and options.
     if torch.version.cuda is None:
         torch.version.cuda = "13.0"
     if torch.utils.cpp_extension.CUDA_HOME is None:

@@ -1,10 +1,9 @@
-"""Run a Python file with the host device active and `load_inline` building for it.
+"""Run a Python file on the host device, with `load_inline` building for it.
 
 `python -m harness.untrusted.builder.hostcuda_runner FILE.py`
 
-If the file defines `ModelNew` and `get_inputs`, one forward is run too. Reports go to standard output as JSON
-lines; exit code 1 when there are any. Imports loader and shim. For people and tests; the harness itself does not
-use it.
+If the file defines `ModelNew` and `get_inputs`, one forward call runs too. Findings go to standard output as JSON
+lines; the exit code is 1 if there are any. For manual use and tests; the harness itself does not use this.
 """
 
 from __future__ import annotations
@@ -27,7 +26,11 @@ __all__ = ["install_load_inline", "main"]
 
 
 def install_load_inline(*, checked: bool) -> None:
-    """Replace `torch.utils.cpp_extension.load_inline` in this process by a build for the host device."""
+    """Replace torch's `load_inline` in this process by a build for the host device.
+
+    Args:
+        checked: Whether kernels are built with checks.
+    """
 
     def load_inline(
         name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *_: Any, **options: Any
@@ -42,11 +45,19 @@ def install_load_inline(*, checked: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Args:
+        arguments: Arguments of the command; None: `sys.argv`.
+    """
     parser = argparse.ArgumentParser(prog="python -m harness.untrusted.builder.hostcuda_runner", description=__doc__)
     parser.add_argument("file")
-    parser.add_argument("--unchecked", action="store_true", help="no shadow memory: faster, finds nothing")
+    parser.add_argument("--unchecked", action="store_true", help="no shadow memory: faster, but finds no defects")
     parser.add_argument(
-        "--schedule", type=int, default=0, help="0: blocks and threads in rising order, 1: falling, 2 and 4: see shim"
+        "--schedule",
+        type=int,
+        default=0,
+        help="order of blocks and threads: 0 rising, 1 falling, 2 and 4: see shim.set_schedule",
     )
     options = parser.parse_args(arguments)
     shim.activate(build.prepare_headers(), checked=not options.unchecked)

@@ -1,18 +1,14 @@
-"""What does `load_inline` get? A solution is imported and constructed, and tried once, with a collector in its place.
+"""Import a solution with a recorder in place of `load_inline`.
 
-Untrusted side: `main` runs in a sandboxed process without a GPU, started by name and never imported by a trusted
-module. All that it sends is a claim of the submission. Every extension is sent as soon as it is asked for, so that a
-process that dies, hangs or is killed loses nothing it had found.
+This tells which extensions the solution builds.
 
-Decision: what is blamed on the solution here is only what can't be anything else's fault: before its first line
-runs (a syntax error), or before it has met the make-believe GPU or an extension that is not built, and then no
-exception that speaks of a GPU, and only the first time the file runs: where it is run again with values, a process-wide
-registration (`torch.library.Library(..., "DEF")`) fails because the first run made it. Everything
-else ends the harvest quietly, and the contestant finds out on the real device (pinned by
-`test_a_fault_that_the_pretence_may_have_caused_is_not_blamed`).
+Untrusted side: `main` runs in a sandboxed process without a GPU, is started by name and never imported by a trusted
+module. Everything it sends is a claim of the solution. Each extension is sent as soon as it is asked for, so that a
+process that dies or hangs loses nothing.
 
-Decision: a syntax error is found here, not in the trusted process: no code of the submission has run at that point,
-so the answer is as good, and a parser that a hostile text can crash stays outside.
+The solution is imported, constructed and called once. Only faults that nothing else can have caused are blamed on it;
+everything else ends the discovery quietly, and the contestant decides on the real device
+(`test_a_fault_that_the_pretence_may_have_caused_is_not_blamed`). See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -45,28 +41,31 @@ MODULE_NAME = "solution"
 
 _MAX_NOTES = 32
 _MAX_DETAIL = 20_000
-"""Of what is said in the end: more is not taken."""
+"""Limits of the final message; the trusted side accepts no more."""
 
 _REGISTERS = re.compile(r"\bTORCH_LIBRARY|\bRegisterOperators\b|\btorch::(?:Library|class_)\b")
-"""How a source gives torch operators or classes, which are there once it is loaded."""
+"""Matches sources that register operators or classes with torch when they are loaded."""
 
 _ABOUT_GPU = re.compile("cuda|nvidia|nvml|gpu|driver|cublas|cudnn", re.IGNORECASE)
 
 
 class _NotBuilt(BaseException):
-    """A function of an extension was called that is not built yet. Passes every `except Exception`."""
+    """A function of an extension that is not built was called.
+
+    Passes `except Exception`.
+    """
 
 
 class _Refused(RuntimeError):
-    """What torch would raise for an extension that does not compile."""
+    """The error that torch would raise for an extension that does not compile."""
 
 
 def main(channel: Channel, fds: tuple[int, ...]) -> None:
     """Answer one request.
 
-    The request holds `source`, `filename`, `arguments` (see `build.arguments`; or null), `seed`, and `refused`,
-    which maps digests of extensions to the error that building them gave. Frames sent: `phase` (what begins now),
-    `touched` (the pretence was met), `extension` (with its `spec`), and in the end `done` with `failure` and `notes`.
+    The request holds `source`, `filename`, `arguments` (see `toolchain/arguments.py`; or null), `seed`, and `refused`,
+    which maps digests of extensions to their build errors. Frames sent: `phase` (the phase that begins), `touched`
+    (the fake CUDA was used), `extension` (with its `spec`), and at the end `done` with `failure` and `notes`.
     """
     request = channel.receive().message
     harvest = _Harvest(channel, request)
@@ -122,11 +121,11 @@ class _Harvest:
                     return _refused_failure(refused)
                 if kind == kinds[0] and not self._pretence.touched and not _about_gpu(error):
                     return self._blame(error)
-                self.notes.append(one_line(f"harvest ({kind}) stopped in {self._phase}: {error!r}", limit=300))
+                self.notes.append(one_line(f"discovery ({kind}) stopped in {self._phase}: {error!r}", limit=300))
         return None
 
     def _attempt(self, path: Path, kind: Kind) -> Failure | None:
-        """Import, construct, call once. Returns what is surely the solution's fault, raises what it raises."""
+        """Import, construct and call once; return a certain fault of the solution."""
         self._enter("import")
         module = _import(path)
         model_new = getattr(module, "ModelNew", None)
@@ -135,7 +134,7 @@ class _Harvest:
                 return None
             return Failure(
                 status=Status.no_model_new,
-                reason="the file defines no class ModelNew at its top level",
+                reason="the file defines no class ModelNew at top level",
                 evidence={"phase": self._phase},
             )
         self._enter("construct")
@@ -147,12 +146,12 @@ class _Harvest:
                 return None
             return Failure(
                 status=Status.bad_constructor,
-                reason=f"ModelNew can't be called with the {len(arguments)} constructor arguments of Model: {error}",
+                reason=f"ModelNew does not accept the {len(arguments)} constructor arguments of Model: {error}",
                 evidence={"phase": self._phase, "arguments": len(arguments)},
             )
         except ValueError:
             pass  # some types have no signature
-        torch.default_generator.manual_seed(self._seed)  # torch.manual_seed would meet the make-believe GPU
+        torch.default_generator.manual_seed(self._seed)  # torch.manual_seed would use the fake CUDA
         model = model_new(*arguments)
         self._enter("forward")
         self._pretence.touch()
@@ -216,14 +215,14 @@ class _Harvest:
             return Failure(status=Status.bad_constructor, reason=one_line(reason), evidence=evidence, detail=detail)
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in FOR_KERNELS:
             evidence["package"] = error.name
-            reason = f"needs the package {error.name}, which is not installed here{where}"
+            reason = f"requires the package {error.name}, which is not installed here{where}"
             return Failure(status=Status.unsupported, reason=one_line(reason), evidence=evidence, detail=detail)
         said = "calls sys.exit" if isinstance(error, SystemExit) else f"raised {kind}: {error}"
         reason = f"importing the file {said}{where}"
         return Failure(status=Status.import_error, reason=one_line(reason), evidence=evidence, detail=detail)
 
     def _line_of(self, error: BaseException) -> int | None:
-        """The last line of the solution that the exception passed."""
+        """Return the last line of the solution in the exception's traceback."""
         name = Path(self._filename).name
         lines = [item.lineno for item in traceback.extract_tb(error.__traceback__) if Path(item.filename).name == name]
         return lines[-1] if lines else None
@@ -241,7 +240,7 @@ def _import(path: Path) -> types.ModuleType:
 
 
 def _guess_inputs(model: Any) -> tuple[torch.Tensor, ...]:
-    """Some matrices, one for each parameter of `forward` that needs a value."""
+    """Make a matrix for each parameter of `forward` that needs a value."""
     needed = [
         item
         for item in inspect.signature(model.forward).parameters.values()
@@ -251,7 +250,7 @@ def _guess_inputs(model: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _stub(name: str, pretence: FakeCuda) -> types.ModuleType:
-    """A module of whose functions none is there yet: looking one up works, calling it ends the harvest."""
+    """Make a placeholder module, whose functions end the discovery when called."""
 
     def function(*_: Any, **__: Any) -> Any:
         pretence.touch()
@@ -268,7 +267,7 @@ def _stub(name: str, pretence: FakeCuda) -> types.ModuleType:
 
 
 def _cause(error: BaseException, kind: type[BaseException]) -> BaseException | None:
-    """The exception of that kind that `error` is or was raised because of."""
+    """Return the exception of that kind in the chain of causes of `error`, or None."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -280,7 +279,7 @@ def _cause(error: BaseException, kind: type[BaseException]) -> BaseException | N
 
 
 def _about_gpu(error: BaseException) -> bool:
-    """Whether an exception may come of there being no GPU in this process."""
+    """Whether an exception may be caused by the missing GPU."""
     if isinstance(error, NameError | TypeError | ImportError):
         return False
     return _ABOUT_GPU.search(" ".join(traceback.format_exception_only(error))) is not None
@@ -292,7 +291,7 @@ def _refused_failure(error: BaseException) -> Failure:
 
 def _syntax_failure(error: BaseException) -> Failure:
     evidence: dict[str, Any] = {"phase": "parse", "exception": type(error).__name__}
-    reason = f"not valid Python: {str(error) or 'it nests too deeply'}"  # the parser's MemoryError says nothing
+    reason = f"not valid Python: {str(error) or 'nested too deeply'}"  # the parser's MemoryError has no text
     if isinstance(error, SyntaxError):
         evidence["line"] = error.lineno
         reason = f"line {error.lineno}: {error.msg}" if error.lineno else f"not valid Python: {error.msg}"

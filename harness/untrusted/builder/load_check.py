@@ -1,7 +1,7 @@
-"""Tries whether a module that was built can be loaded beside torch.
+"""Check whether a built module can be loaded beside torch.
 
-Untrusted side: `main` is started by name in a sandboxed process with torch and never imported by a trusted module. A
-module's static initialisers run here; what is sent is a claim.
+Untrusted side: the module's static initialisers run here, and the answer is a claim. `main` is started by name in a
+sandboxed process with torch and never imported by a trusted module.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _FILTER_TIMEOUT_S = 60.0
 def main(channel: Channel, fds: tuple[int, ...]) -> None:
     """Load once.
 
-    The request holds `product` (the module's path), `name` and `is_python_module`; the answer is `loaded` with
-    `error`: null, or why the loader refuses the module.
+    The request holds `product` (the module's path), `name` and `is_python_module`. The answer is `loaded` with
+    `error`: null, or the loader's message.
     """
     request = channel.receive().message
     error = _load(Path(request["product"]), request["name"] if request["is_python_module"] else None)
@@ -28,9 +28,9 @@ def main(channel: Channel, fds: tuple[int, ...]) -> None:
 
 
 def _load(product: Path, python_name: str | None) -> str | None:
-    """Why the dynamic loader refuses the module, in its own words with names made readable."""
+    """Return the dynamic loader's message with demangled names, or None."""
     if not product.is_file():
-        return None  # whoever takes it sees that
+        return None  # the trusted side reports it
     try:
         library = ctypes.CDLL(os.fspath(product), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""A call of torch's `load_inline` or `load`, read into an `ExtensionSpec`.
+"""Read a call of torch's `load_inline` or `load` into an `ExtensionSpec`.
 
-Untrusted side: runs in the process of the solution, in the harvest and again in the contestant, where equal calls
-must give equal specifications. Imports `build.spec` only; the file system is read for what a solution wrote itself.
+Untrusted side: runs in the solution's process, in the discovery and in the contestant. Equal calls must give equal
+specifications. Reads only files that the solution wrote.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ KEYWORDS_OF_SOME_TORCH = frozenset(
         "with_sycl",
     }
 )
-"""Arguments that some torch from 2.6 to 2.13 takes. Where this torch is not one of them they are left out."""
+"""Arguments of some torch versions from 2.6 to 2.13. If this torch has no such argument, it is dropped."""
 
 ARCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
 
 _GIVEN_ARCH_LIST = os.environ.get(ARCH_VARIABLE)
-"""What the harness set, before the first line of the solution ran; a solution often sets its own."""
+"""The harness's own value, read before the solution runs; a solution often sets its own."""
 
 _HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".ipp", ".tpp"})
 _MAX_FILE_BYTES = 2**20
 
 
 _UNNAMED = "unnamed"
-"""torch builds an extension whose name is empty, as a module that is called nothing; a file needs a name."""
+"""torch accepts an empty extension name; a file needs one."""
 
 
 class Unforeseen(Exception):
-    """A call that can't be built ahead; torch itself handles it when the solution runs."""
+    """The call can't be built ahead; torch itself handles it when the solution runs."""
 
 
 def bind(original: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name, as this torch's own function would bind them, its defaults filled in.
+    """Bind arguments by name as this torch's own function would, with its defaults.
 
     Raises the `TypeError` that the function itself would raise.
     """
     signature = inspect.signature(original)
     if not any(item.kind is item.VAR_KEYWORD for item in signature.parameters.values()):
         foreign = KEYWORDS_OF_SOME_TORCH - set(signature.parameters)
-        # SYCL sources left out would be missing from what is built; kept, they fail here as they do in this torch.
+        # Dropping SYCL sources would change the build; kept, they fail here as they do in this torch.
         foreign -= {name for name in ("sycl_sources", "with_sycl") if kwargs.get(name)}
         kwargs = {name: value for name, value in kwargs.items() if name not in foreign}
     bound = signature.bind(*args, **kwargs)
@@ -63,9 +63,9 @@ def bind(original: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 
 
 def read_inline(given: Mapping[str, Any]) -> ExtensionSpec:
-    """The specification of a `load_inline` call from its bound arguments.
+    """Return the specification of a `load_inline` call from its bound arguments.
 
-    Raises `ValueError` or `TypeError` where torch would, `Unforeseen` where torch has to do it itself.
+    Raises `ValueError` or `TypeError` if torch would, and `Unforeseen` if only torch itself can build it.
     """
     if given.get("sycl_sources") or given.get("with_sycl"):
         raise Unforeseen("SYCL sources")
@@ -85,9 +85,11 @@ def read_inline(given: Mapping[str, Any]) -> ExtensionSpec:
 
 
 def read_files(given: Mapping[str, Any]) -> ExtensionSpec:
-    """The specification of a `load` call: its source files, with the headers that lie beside them.
+    """Return the specification of a `load` call from its bound arguments.
 
-    Raises as `read_inline`.
+    It contains the source files and the headers in their folders.
+
+    Raises like `read_inline`.
     """
     if given.get("with_sycl") or given.get("is_standalone"):
         raise Unforeseen("SYCL sources or a standalone program")
@@ -97,7 +99,7 @@ def read_files(given: Mapping[str, Any]) -> ExtensionSpec:
     compiled = []
     for path in paths:
         if not _is_private(path.absolute()):
-            raise Unforeseen(f"{path} is no file of the solution's own")
+            raise Unforeseen(f"{path} is not a file that the solution wrote")
         compiled.append(files.add(path, path.name))
         files.add_headers(path.parent, "")
     return _spec(
@@ -133,7 +135,7 @@ def _text(value: Any) -> str:
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, str):
-        raise Unforeseen(f"{type(value).__name__} where text is usual")
+        raise Unforeseen(f"an argument is a {type(value).__name__} instead of text")
     return str(value)
 
 
@@ -142,7 +144,7 @@ def _sources(value: Any) -> tuple[str, ...]:
 
 
 def _flags(value: Iterable[Any] | None) -> tuple[str, ...]:
-    # torch iterates over whatever it gets, so that a plain string falls apart into its letters; so does this.
+    # torch iterates over any value, so a plain string is split into letters; so here.
     return tuple(_text(item).strip() for item in value or ())
 
 
@@ -172,13 +174,13 @@ def _include_paths(given: Mapping[str, Any], files: _SourceFiles) -> tuple[str, 
 
 
 def _is_private(path: Path) -> bool:
-    """Whether only this process has that folder, so that its contents must travel along."""
+    """Whether a folder exists in this sandbox only, so that its files must be copied."""
     folders = (Path.cwd(), Path(tempfile.gettempdir()), Path.home())
     return any(path.is_relative_to(folder.resolve()) or path.is_relative_to(folder) for folder in folders)
 
 
 class _SourceFiles:
-    """Text files on their way into a specification."""
+    """Collects text files for a specification."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -198,7 +200,7 @@ class _SourceFiles:
         if len(data) > _MAX_FILE_BYTES:
             raise Unforeseen(f"{path} is larger than {_MAX_FILE_BYTES} bytes")
         if self._texts.setdefault(name, text) != text:
-            raise Unforeseen(f"two files named {name}")
+            raise Unforeseen(f"two different files named {name}")
         return name
 
     def add_headers(self, folder: Path, prefix: str) -> None:

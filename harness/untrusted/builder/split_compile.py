@@ -1,10 +1,13 @@
-"""Compiles one CUDA source in two parts: `python split_compile.py SOURCE OBJECT SETTINGS NVCC ARGUMENT...`
+"""Compile one CUDA source in two parts.
 
-Untrusted side: run by name inside the builder's sandbox; reads the solution's source. Exit code 0 where `OBJECT` is
-made and nvcc's report stands on stdout; else the reason is one line on stdout, and the ordinary way is to be gone.
+`python split_compile.py SOURCE OBJECT SETTINGS NVCC ARGUMENT...`
 
-`SETTINGS` is a JSON file: `cxx`, the host's compiler; `host_flags`, what finds lean headers; `torch`, the folders of
-headers that the device part goes without; `include`, folders that nvcc searches by itself.
+Untrusted side: runs in the builder's sandbox and reads the solution's source. On success the exit code is 0, `OBJECT`
+exists, and nvcc's report is on stdout. Otherwise the reason is one line on stdout, and the caller compiles the source
+whole. See guides/design/split_builds.md.
+
+`SETTINGS` is a JSON file: `cxx`, the host compiler; `host_flags`, the flags for lean headers; `torch`, header folders
+that the device part does not get; `include`, folders that nvcc searches by default.
 """
 
 from __future__ import annotations
@@ -26,14 +29,15 @@ from harness.toolchain.split.stubs import Unsplittable
 
 _INCLUDE = Path(flags.__file__).resolve().parent / "include"
 _PRELUDE = "#include <cstdint>\n#include <cmath>\n#include <algorithm>\n#include <limits>\n#include <type_traits>\n"
-"""Of what torch's headers bring, what device code is written with."""
+"""The standard headers that torch's headers include and device code uses."""
 
 
 class Failed(Exception):
-    """A command that failed; the message is its first error."""
+    """A command failed; the message is its first error."""
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Compile as the module's docstring says; return the exit code."""
     source, target, settings_path, nvcc, *given = arguments
     settings: dict[str, Any] = json.loads(Path(settings_path).read_text(encoding="utf-8"))
     try:
@@ -47,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Build:
+    """The build of one source in two parts."""
+
     def __init__(
         self, source: Path, target: Path, settings: dict[str, Any], nvcc: str, arguments: Sequence[str]
     ) -> None:
@@ -58,7 +64,10 @@ class Build:
         self._folder = Path(f"{target}.split")
 
     def run(self, parts: Parts) -> str:
-        """Make the object; what nvcc said. Raises `Failed`, `UnknownFlag` and `LookupError`."""
+        """Create the object and return nvcc's output.
+
+        Raises `Failed`, `UnknownFlag` and `LookupError`.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         host_flags = flags.for_host(self._arguments, self._settings["cxx"])
         if parts.templates:
@@ -71,13 +80,13 @@ class Build:
                 report = device.result()
         used = symbols.kernels_in(listing)
         if missing := set(used) - symbols.entries_in(report):
-            raise Failed(f"the device part lacks {min(missing)}")
+            raise Failed(f"the device part has no kernel {min(missing)}")
         table = [*(symbols.Symbol(name=name) for name in used), *symbols.variables_in(listing, parts.variables)]
         self._join(table)
         return report
 
     def _host(self, parts: Parts, given: Sequence[str]) -> str:
-        """Compile the host part; what `nm` says of it."""
+        """Compile the host part; return `nm`'s listing of it."""
         path, made = self._folder / "host.cpp", self._folder / "host.o"
         opening = f'#include "{_INCLUDE}/harness_split.h"\n#line 1 "{self._source}"\n'
         path.write_text(opening + parts.host, encoding="utf-8", errors="surrogatepass")
@@ -87,7 +96,7 @@ class Build:
         return _run(["nm", "-S", str(made)])
 
     def _device(self, parts: Parts, more: str) -> str:
-        """Compile the device part; what nvcc says."""
+        """Compile the device part; return nvcc's output."""
         path, made = self._folder / "device.cu", self._folder / "device.fatbin"
         text = f'{_PRELUDE}#line 1 "{self._source}"\n{parts.device}\n{more}'
         path.write_text(text, encoding="utf-8", errors="surrogatepass")

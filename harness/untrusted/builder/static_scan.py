@@ -1,11 +1,10 @@
-"""What will a solution ask `load_inline` for? Read from its text: nothing of it is executed.
+"""Scan a solution's text for calls of `load_inline`, without executing it.
 
-Untrusted side: `main` runs in a sandboxed process without torch, started by name and never imported by a trusted
-module, since a parser that a hostile text can crash stays outside (see the decision in `build.harvest`). Imports
-`build.calls`, so that a call means here what it means when it is made, `build.plain` and `python_syntax`.
+Untrusted side: `main` runs in a sandboxed process without torch, is started by name and never imported by a trusted
+module, because a hostile text may crash the parser. Calls are read by `load_inline_calls.py`, as in the discovery.
 
-What is not plain from the text is left out: a computed name, sources put together in a loop, arguments of a helper
-function. The harvest finds these, and it alone decides.
+Calls whose arguments the text does not determine are left out: a computed name, sources put together in a loop,
+arguments of a helper function. The discovery finds these. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ FUNCTION = "load_inline"
 _MODULE = "cpp_extension"
 
 _IMMATERIAL = frozenset({"build_directory", "verbose"})
-"""Arguments that say where and how loudly to build: no part of what is built, so that they may be anything."""
+"""Arguments that do not change the built module, so their values need not be known."""
 
 
 def main(channel: Channel, fds: tuple[int, ...]) -> None:
     """Answer one request.
 
-    The request holds `source` and `parameters` (of `load_inline`: name, whether it must be given, default). Frames
-    sent: an `extension` with its `spec` for each, and `done`.
+    The request holds `source` and `parameters` (of `load_inline`: name, whether required, default). Frames sent: an
+    `extension` with its `spec` for each one found, then `done`.
     """
     request = channel.receive().message
     for spec in foreseen(request["source"], request["parameters"]):
@@ -43,7 +42,7 @@ def main(channel: Channel, fds: tuple[int, ...]) -> None:
 
 
 def foreseen(source: str, parameters: Sequence[Sequence[Any]]) -> Iterator[ExtensionSpec]:
-    """The extensions that the text names plainly, in its order, each once."""
+    """Yield the extensions that the text determines, in order, each once."""
     function = _stand_in(parameters)
     seen: set[str] = set()
     try:
@@ -65,7 +64,7 @@ def foreseen(source: str, parameters: Sequence[Sequence[Any]]) -> Iterator[Exten
 
 
 def _stand_in(parameters: Sequence[Sequence[Any]]) -> Any:
-    """A function with torch's parameters."""
+    """Make a function with the parameters of torch's `load_inline`."""
 
     def load_inline(*_: Any, **__: Any) -> None:
         raise NotImplementedError
@@ -78,7 +77,7 @@ def _stand_in(parameters: Sequence[Sequence[Any]]) -> Any:
 
 
 def _names(tree: ast.Module) -> frozenset[str]:
-    """What the text calls torch's function."""
+    """Return the names of `load_inline` in the text."""
     found = {FUNCTION}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(_MODULE):
@@ -96,7 +95,7 @@ def _is_meant(call: ast.Call, names: frozenset[str]) -> bool:
 
 
 def _arguments(reader: Reader, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
-    """What stands in the call. Raises `NotPlain`."""
+    """Return the arguments of a call. Raises `NotPlain`."""
     positional = [reader.value(item) for item in call.args]
     named: dict[str, Any] = {}
     for item in call.keywords:
@@ -113,7 +112,7 @@ def _arguments(reader: Reader, call: ast.Call) -> tuple[list[Any], dict[str, Any
 
 
 def _arches(reader: Reader, tree: ast.Module) -> str | None:
-    """What the text sets the list of architectures to, in the words of `ExtensionSpec`. Raises `NotPlain`."""
+    """Return the architecture list that the text sets, or None. Raises `NotPlain`."""
     given = os.environ.get(ARCH_VARIABLE)
     mentions = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value == ARCH_VARIABLE]
     if not mentions:

@@ -1,1 +1,1 @@
-"""The process in which one solution is imported and called. Started by name, imported by nothing."""
+"""The process that imports and calls one solution, started by name."""

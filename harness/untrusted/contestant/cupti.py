@@ -1,9 +1,8 @@
-"""Which kernels, copies and fills a piece of code runs on the GPU, by CUPTI's activity records.
+"""Record the kernels, copies and fills of one call with CUPTI's activity API.
 
-Imports ctypes, the census' rows and nothing else of the harness. Untrusted side: it runs in a contestant, so what it
-reports is a claim. CUPTI is asked directly instead of through torch.profiler, because a contestant profiles one call in
-its life, so the first use counts: 20 ms this way, 3.7 s that way (H200, torch 2.11). Of CUPTI's records only the part
-is read that has kept its layout since CUDA 9.
+Untrusted side: runs in a contestant, so its report is a claim. CUPTI is called directly and not through torch.profiler,
+because a contestant profiles one call only: the first use takes 20 ms instead of 3.7 s (H200, torch 2.11). Only the
+part of CUPTI's records is read whose layout has not changed since CUDA 9.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ _NO_MORE_RECORDS = 12
 
 BUFFER_BYTES = 2 * 2**20
 MAX_BUFFERS = 16
-"""Some 150,000 kernels; a call that launches more is told of in part, and the record says so."""
+"""Enough for 150,000 kernels; for a longer call the census is incomplete and says so."""
 
 MAX_NAME = 400
-"""Longest name passed on: templates of matrix libraries run to thousands of characters."""
+"""Longest name passed on: template names of matrix libraries have thousands of characters."""
 
 _NAMES = ("libcupti.so.13", "libcupti.so.12", "libcupti.so.11", "libcupti.so")
 _COPIES = {1: "memcpy host to device", 2: "memcpy device to host", 8: "memcpy device to device"}
 
 
 class TraceUnavailable(Exception):
-    """CUPTI is missing or refused; the message says which."""
+    """CUPTI is missing or returned an error; the message says which."""
 
 
 class _Kernel(ctypes.Structure):
-    """The beginning of `CUpti_ActivityKernel4` to `10` (cupti_activity.h), alike in all of them."""
+    """First fields of `CUpti_ActivityKernel4` to `10`, equal in all of them."""
 
     _pack_ = 1
     _fields_ = (
@@ -64,7 +63,10 @@ class _Kernel(ctypes.Structure):
 
 
 class _Moved(ctypes.Structure):
-    """The beginning of `CUpti_ActivityMemcpy*` and `CUpti_ActivityMemset*`: `detail` is the copy's kind (one byte)."""
+    """First fields of `CUpti_ActivityMemcpy*` and `CUpti_ActivityMemset*`.
+
+    For a copy, `detail` is its kind (one byte).
+    """
 
     _pack_ = 1
     _fields_ = (
@@ -84,20 +86,23 @@ _Complete = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_vo
 
 
 class Trace:
-    """Records what runs inside `around`. Once in a process: CUPTI keeps the callbacks that it was given first."""
+    """Records the GPU's work inside `around`.
+
+    May be used once per process, because CUPTI keeps the first callbacks.
+    """
 
     def __init__(self) -> None:
-        """Raises `TraceUnavailable`."""
+        """Load CUPTI. Raises `TraceUnavailable`."""
         self._cupti = _load()
         self._free = [ctypes.create_string_buffer(BUFFER_BYTES) for _ in range(2)]
         self._handed: list[Any] = []
         self._filled: list[tuple[int, int]] = []
         self._request, self._complete = _Request(self._hand_out), _Complete(self._take_back)
         self.complete = True
-        """False where records were dropped."""
+        """False if records were dropped."""
 
     def around(self, call: Callable[[], object]) -> object:
-        """The result of `call()`, with everything that it started on the GPU recorded and finished."""
+        """Run `call()`, wait for its GPU work and record it; return its result."""
         import torch
 
         self._ask("cuptiActivityRegisterCallbacks", self._request, self._complete)
@@ -114,7 +119,10 @@ class Trace:
         return result
 
     def rows(self) -> tuple[KernelRow, ...]:
-        """What ran, alike launches counted together, those with the most time first, at most `MAX_ROWS`."""
+        """Return the records, longest total time first, at most `MAX_ROWS`.
+
+        Equal launches are summed up.
+        """
         found: dict[tuple[object, ...], list[float]] = {}
         for key, seconds in self._records():
             held = found.setdefault(key, [0, 0.0])
@@ -143,7 +151,7 @@ class Trace:
             self._filled.append((buffer, valid))
 
     def _records(self) -> Iterator[tuple[tuple[object, ...], float]]:
-        """Identity and seconds of each record."""
+        """Yield identity and seconds of each record."""
         demangle = _demangler()
         for address, valid in self._filled:
             record = ctypes.c_void_p(None)
@@ -177,12 +185,12 @@ class Trace:
 
 
 class Marks:
-    """Marks a call for a tool around this process (ncu) instead of recording it."""
+    """Marks a call for a tool that observes this process (ncu); records nothing."""
 
     complete = False
 
     def around(self, call: Callable[[], object]) -> object:
-        """The result of `call()`, everything that it started finished before the closing mark."""
+        """Run `call()` between two marks, wait for its GPU work, and return its result."""
         import torch
 
         torch.cuda.synchronize()
@@ -199,7 +207,7 @@ class Marks:
 
 
 def counted(launches: Sequence[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]) -> tuple[KernelRow, ...]:
-    """Rows of what the host device ran: name, launches, grid and block of each kernel. It has no times to tell."""
+    """Make rows for the host device's kernels: name, launches, grid, block; no times."""
     ranked = sorted(launches, key=lambda launch: -launch[1])[:MAX_ROWS]
     return tuple(
         KernelRow.of("kernel", name, name, grid, block, 0, 0, 0, 0, calls=calls, total_s=0.0)
@@ -208,7 +216,7 @@ def counted(launches: Sequence[tuple[str, int, tuple[int, int, int], tuple[int, 
 
 
 def _load() -> Any:
-    """CUPTI's library: the one that torch has loaded already, else the system's."""
+    """Return CUPTI's library: the one that torch has loaded, else the system's."""
     names = list(_NAMES)
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         names[:0] = dict.fromkeys(
@@ -217,11 +225,14 @@ def _load() -> Any:
     for name in names:
         with suppress(OSError):
             return ctypes.CDLL(name)
-    raise TraceUnavailable("libcupti is not here (it comes with torch's CUDA builds, and with the CUDA toolkit)")
+    raise TraceUnavailable("libcupti not found: install torch's CUDA build or the CUDA toolkit")
 
 
 def _demangler() -> Callable[[str], str]:
-    """C++ names from symbols, by the C++ runtime that torch has loaded; the symbols themselves without it."""
+    """Return a function that demangles C++ symbols.
+
+    It uses the C++ runtime that torch has loaded; without it, it returns the symbol.
+    """
     try:
         library = ctypes.CDLL("libstdc++.so.6")
         demangle, free = library.__cxa_demangle, ctypes.CDLL(None).free

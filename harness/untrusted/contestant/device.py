@@ -1,7 +1,7 @@
-"""The device that a contestant's calls run on, opened: before the solution is there, or with it.
+"""Open the device for a contestant's calls, before or with its solution.
 
-The untrusted side: runs in one process with a submission, and is imported by `contestant` alone. Opening a GPU takes
-0.2 s (a context), and more where other processes open it too, so that it is done ahead where that is possible.
+Runs in a submission's process. Opening a GPU takes 0.2 s (a context), more if other processes do it too, so it is done
+ahead if possible.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from harness.untrusted.contestant.outputs import OutputSnapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedDevice:
-    """A device, and on the host device what makes "cuda" tensors exist there (`shim`), from the libraries in
-    `host_runtime`, with or without checks.
+    """An open device.
+
+    On the host device, `shim` makes "cuda" tensors exist, with the libraries in `host_runtime`.
     """
 
     device: Device
@@ -32,7 +33,7 @@ class OpenedDevice:
 
 
 def open_now(message: Mapping[str, Any]) -> OpenedDevice:
-    """Open the device as a `messages.Open` says. Raises `DeviceError`."""
+    """Open the device that an `Open` message names. Raises `DeviceError`."""
     kind = DeviceKind(message["device"])
     device = open_device(kind, message["device_index"])
     if kind is not DeviceKind.HOST:
@@ -42,8 +43,9 @@ def open_now(message: Mapping[str, Any]) -> OpenedDevice:
 
 
 def open_ahead(message: Mapping[str, Any]) -> OpenedDevice:
-    """Like `open_now`, and have the GPU load what every call runs beside the solution's code: CUDA loads each kernel as
-    it is launched first. The device is idle afterwards.
+    """Open the device and load the kernels that surround every call.
+
+    CUDA loads a kernel at its first launch. The device is idle afterwards.
     """
     opened = open_now(message)
     if opened.device.kind is DeviceKind.CUDA:
@@ -52,7 +54,7 @@ def open_ahead(message: Mapping[str, Any]) -> OpenedDevice:
 
 
 def _call_nothing(device: Device) -> None:
-    """A flush, held-back words and an output's copy, of a few bytes each: as around a call, with none in between."""
+    """Run a cache flush, withheld words and an output copy, of a few bytes each."""
     words = torch.zeros(4, dtype=torch.int32, device=device.torch_device)
     output = torch.empty_like(words)
     flush = torch.empty(1024, dtype=torch.uint8, device=device.torch_device)
@@ -62,7 +64,7 @@ def _call_nothing(device: Device) -> None:
 
 
 def _host_shim(runtime: Path, *, checked: bool) -> Any:
-    """Make "cuda" tensors exist on the CPU, with the libraries that were prepared in `runtime`."""
+    """Make "cuda" tensors exist on the CPU, with the libraries prepared in `runtime`."""
     from harness.hostcuda.translate.build import PreparedHeaders
     from harness.untrusted.contestant.hostcuda import shim
 

@@ -1,9 +1,9 @@
-"""The contestant's `load_inline` and `load`: an extension that is built already is loaded, anything else built here.
+"""The contestant's `load_inline` and `load`.
 
-Untrusted side: runs in the process of the solution, before its first line. Imports torch, `build.calls` and
-`build.spec`. It holds nothing but paths of the solution's own modules.
+They load prebuilt extensions and build others here.
 
-A solution may import these functions by whatever way: they are replaced in `torch.utils.cpp_extension` itself.
+Runs in the solution's process, before its first line. The functions are replaced in `torch.utils.cpp_extension` itself,
+so every way of importing them works. This module knows only paths of the solution's own modules.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ from harness.untrusted.builder.load_inline_calls import Unforeseen, bind, read_f
 
 _Read = Callable[[Mapping[str, Any]], ExtensionSpec]
 BuildHere = Callable[[ExtensionSpec, Path], Path]
-"""Builds a specification in an empty folder and returns the module; raises `RuntimeError` with what went wrong."""
+"""Builds a specification in an empty folder and returns the module; raises `RuntimeError` with the error."""
 
 
 def install(
     modules: Sequence[Mapping[str, Any]], *, fallback: bool = True, build_here: BuildHere | None = None
 ) -> list[str]:
-    """Replace torch's functions. Returns a list to which a note is added for each extension that was not prebuilt.
+    """Replace torch's functions.
 
-    `modules` are `BuildOutcome.injected()`: extensions with their paths, or with the error that building them gave,
-    which is raised again as torch raises it. `fallback=False` refuses everything else with a `RuntimeError`;
-    otherwise torch builds it in a private folder or, where given, `build_here` does (the host device).
+    `modules` is the result of `BuildOutcome.injected()`: extensions with their paths, or with their build errors, which
+    are raised as torch raises them. With `fallback=False`, any other extension raises `RuntimeError`; otherwise torch
+    builds it in a private folder, or `build_here` does (host device).
+
+    Returns a list, to which a note is added for each extension that was not prebuilt.
     """
     injector = _Injector({str(module["digest"]): module for module in modules}, fallback, build_here)
     extension = torch.utils.cpp_extension
@@ -52,7 +54,10 @@ def install(
 
 
 def build_with(toolchain: Toolchain) -> BuildHere:
-    """A `build_here` that runs a toolchain's commands in this process's own sandbox. Their output goes to stderr."""
+    """Return a `build_here` that runs a toolchain's commands in this sandbox.
+
+    Their output goes to stderr.
+    """
 
     def build_here(spec: ExtensionSpec, folder: Path) -> Path:
         if (failure := toolchain.refuse(spec)) is not None:
@@ -80,8 +85,11 @@ def build_with(toolchain: Toolchain) -> BuildHere:
 
 
 def host_builder(host_runtime: Path, *, checked: bool) -> BuildHere:
-    """`build_here` for the host device, whose libraries lie in `host_runtime` (one of `BuildOutcome.runtime`)."""
-    # The cache is not this process's to write, so stand-ins for torch's headers can't be made: it takes the full ones.
+    """Return `build_here` for the host device.
+
+    `host_runtime` is the folder of its libraries (one of `BuildOutcome.runtime`).
+    """
+    # This process can't write to the cache, so it can't create lean headers: it uses the full ones.
     return build_with(HostToolchain(host_runtime.parent, checked=checked, lean_headers=False))
 
 
@@ -114,8 +122,8 @@ class _Injector:
         known = self._known.get(spec.digest)
         if known is None:
             if self._build_here is None:
-                return self._original(original, given, "not asked for in the harvest")
-            self._refuse_or_note(spec.name, "not asked for in the harvest")
+                return self._original(original, given, "not found by the discovery")
+            self._refuse_or_note(spec.name, "not found by the discovery")
             begin = time.perf_counter()
             path = self._build_here(spec, Path(tempfile.mkdtemp(prefix="extension-")))
             self.notes.append(f"built {spec.name} in {time.perf_counter() - begin:.1f} s")
@@ -125,11 +133,11 @@ class _Injector:
         return _import(spec.name, Path(known["path"]), spec.is_python_module)
 
     def _original(self, original: Callable[..., Any], given: dict[str, Any], reason: str) -> Any:
-        """Let torch do it, in a folder that exists and is this process's own."""
+        """Let torch build it, in a private folder."""
         name = str(given.get("name"))
         self._refuse_or_note(name, reason)
         given["build_directory"] = tempfile.mkdtemp(prefix="extension-")
-        # torch looks for ninja on PATH, where an environment that is not activated does not have its own.
+        # torch looks for ninja on PATH, which lacks the folder of an environment that is not activated.
         os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)))
         begin = time.perf_counter()
         found = original(**given)
@@ -143,7 +151,7 @@ class _Injector:
 
 
 def _import(name: str, path: Path, is_python_module: bool) -> types.ModuleType | str:
-    """As torch does after a build."""
+    """Load the module as torch does after a build."""
     if not is_python_module:
         load_library: Callable[[str], None] = torch.ops.load_library
         load_library(os.fspath(path))

@@ -1,8 +1,7 @@
-"""The untrusted side: one solution is imported and run here, in a sandboxed process forked from a zygote.
+"""The contestant: imports and runs one solution in a sandboxed process.
 
-Never imported by a trusted module; started by its name. It holds nothing worth stealing: inputs of the calls it is
-asked for, and buffers to fill. Everything it answers is a claim, since the solution shares this process and may
-rewrite any of this code.
+Runs in a submission's process; started by name and never imported by a trusted module. It holds only the inputs of the
+requested calls and the output buffers. Every answer is a claim, because the solution may rewrite any of this code.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ MODULE_NAME = "solution"
 
 
 class NoModelNew(Exception):
-    """The solution's module has no class of that name."""
+    """The solution's module has no class ModelNew."""
 
 
 class _Broke(Exception):
-    """Carries the stage at which the solution raised; the cause is the solution's exception."""
+    """The solution raised at `stage`; `__cause__` is its exception."""
 
     def __init__(self, stage: Stage, call: int | None = None) -> None:
         super().__init__(stage.value)
@@ -124,7 +123,7 @@ class Contestant:
                 raise ValueError(f"unknown request {other!r}")
 
     def describe(self, broke: _Broke, cause: BaseException) -> Broken:
-        """What went wrong, in words, with the findings of the checks so far."""
+        """Describe the solution's exception, with the findings so far."""
         text = "".join(traceback.format_exception(cause))
         sys.stderr.write(text)
         why = misplaced(self._model, cause) if broke.stage is Stage.CALL else None
@@ -141,7 +140,7 @@ class Contestant:
         try:
             if self._opened is None:
                 self._opened = open_ahead(message)
-            self._opened.device.synchronize()  # says whether it still is sound
+            self._opened.device.synchronize()  # raises if the device is not usable any more
         except Exception as error:
             raise _Broke(Stage.ATTACH) from error
         return Ready()
@@ -222,7 +221,7 @@ class Contestant:
         return BurstDone(claims=tuple(claims), reports=self._reports(), peak_bytes=self._device.peak_bytes())
 
     def _prepare(self, message: Mapping[str, Any], fds: Sequence[int]) -> Ready:
-        """Make everything ready; a manner in which calls can't be made is no failure."""
+        """Prepare a back-to-back burst; refuse a launch mode that does not work."""
         assert self._device is not None
         burst, launch_mode = Burst.from_json(message), LaunchMode(message["manner"])
         tree = TreeSpec.from_json(burst.input_tree)
@@ -259,7 +258,7 @@ class Contestant:
         def after(result: object) -> None:
             snapshot.take(result)
             snapshot.missing = self._state.copy_to(burst.state_names, state_slots)
-            # As in a burst: a fresh output can't get the address of one that is held.
+            # As in a burst: the previous result stays alive, so a fresh output can't get its address.
             self._previous, snapshot.result = result, None
 
         return QueuedStep(before=before, forward=forward, after=after)
@@ -275,7 +274,7 @@ class Contestant:
         return Ready()
 
     def _collect(self) -> BurstDone:
-        """What the calls returned. Each claims its share of the time that all of them took."""
+        """Return the outputs; each call claims an equal share of the burst's time."""
         if self._prepared is not None:
             self._go()
         count = len(self._snapshots)
@@ -294,7 +293,7 @@ class Contestant:
         )
 
     def _release(self) -> Ready:
-        """Back to an open device with nothing on it."""
+        """Remove the solution's state and keep the device open."""
         self._model = self._previous = self._prepared = None
         self._snapshots, self._state, self._notes = [], HeldState(), []
         sys.modules.pop(MODULE_NAME, None)
@@ -306,7 +305,7 @@ class Contestant:
         return Ready()
 
     def _census(self, burst: Burst, *, marked: bool) -> CensusTaken:
-        """One call more, with what it runs on the GPU recorded, or marked for a tool around this process."""
+        """Run one more call with its GPU work recorded, or marked for a profiler."""
         from harness.untrusted.contestant import cupti
 
         if self._shim is not None:
@@ -349,7 +348,7 @@ class Contestant:
             times: CallTime = timer(forward, snapshot.take, before)
             missing = self._state.copy_to(burst.state_names, state_slots)
             self._device.synchronize()
-        # Alive until the next call has returned: a fresh output can't get the address of one that is held.
+        # Alive until the next call has returned, so that a fresh output can't get its address.
         self._previous = snapshot.result
         return CallClaim(
             device_s=times.device_s,
@@ -360,7 +359,7 @@ class Contestant:
         )
 
     def _late_words(self, calls: Sequence[Call]) -> list[Callable[[], None] | None]:
-        """For each call what completes its inputs as it begins."""
+        """Return for each call the function that writes its withheld words as it begins."""
         assert self._arena is not None
         words = self._arena.tensor(0, (self._arena.nbytes // WORD_BYTES,), torch.int32)
         return writers(words, [call.late for call in calls])
@@ -370,9 +369,9 @@ class Contestant:
 
 
 def import_solution(source: str, filename: str) -> Any:
-    """Write `source` into the private folder under its own name and import it from there.
+    """Write `source` into the private folder under its own name and import it.
 
-    From a file, since `inspect.getsource` (which Triton needs) and tracebacks want one.
+    `inspect.getsource` (which Triton needs) and tracebacks require a file.
     """
     path = Path(os.getcwd()) / Path(filename).name
     path.write_text(source)

@@ -1,10 +1,8 @@
-"""Parameters and buffers of a solution's model, beside those of the reference: taken over, put back, and copied out.
+"""Copy parameters and buffers of a solution's model in and out.
 
-The untrusted side: runs in one process with a submission, and is imported by `contestant` alone.
-
-Decision: what a model says of its state (`state_dict`, which it may define, and hooks of that) is asked for once, as it
-is loaded. The state is copied out when the clock of a call has stopped, and such code could do then what was to be
-timed. So from then on torch's own tables are read, and no code of the model is run.
+Runs in a submission's process. The model's own `state_dict` and its hooks run once, when the solution is loaded. State
+is copied out after a call's clock has stopped, and such code could do work then that should be timed. So later only
+torch's own tables are read, and no code of the model runs.
 """
 
 from __future__ import annotations
@@ -27,17 +25,20 @@ from harness.untrusted.contestant.pristine_torch import (
 
 MAX_MODULES = 100_000
 MAX_DEPTH = 100
-"""Modules of one model, each counted as often as it is held, and how deep they nest: two that hold each other would be
-without end."""
+"""Limits on the modules of one model, each counted as often as it is referenced, and on their nesting: two modules that
+contain each other would never end."""
 
 _ATTRIBUTES: Callable[[torch.nn.Module], dict[str, Any]] = vars(torch.nn.Module)["__dict__"].__get__
-"""As Python has it, whatever a class says instead."""
+"""The plain attribute dictionary, which a class can't override here."""
 
 _INFERENCE_MODE: Callable[[bool], AbstractContextManager[object]] = torch._C._InferenceMode
 
 
 class HeldState:
-    """The state of `model` by name; none where it is no module. Names are those of `torch.nn.Module.state_dict`."""
+    """The state of `model`, by the names of `torch.nn.Module.state_dict`.
+
+    Empty if `model` is no module.
+    """
 
     def __init__(self, model: Any = None) -> None:
         self._model = model
@@ -45,8 +46,9 @@ class HeldState:
         self._said: dict[str, torch.Tensor] = {}
 
     def take_over(self, wanted: Mapping[str, torch.Tensor]) -> tuple[list[str], list[str]]:
-        """Copy these values where they differ from its own, and remember how it stands then. The names that were
-        copied, and those that have no place of that shape and dtype.
+        """Copy `wanted` values into the model, and remember the initial state.
+
+        Returns the copied names, and the names without a place of equal shape and dtype.
         """
         own = dict(self._model.state_dict()) if isinstance(self._model, torch.nn.Module) else {}
         copied, unmatched = [], []
@@ -64,9 +66,10 @@ class HeldState:
         return copied, unmatched
 
     def put_back(self, names: Sequence[str]) -> None:
-        """The state under these names as it stood after `take_over`. What else a model has changed of itself stays so,
-        and shows in what its next call returns. What can't be written to any more (of another shape, one number for
-        all) is left as it is, and shows where it is copied out.
+        """Restore the initial state under these names.
+
+        Other changes that the model made to itself stay, and show in its next outputs. A tensor that can't be written
+        any more (other shape, expanded) stays as it is, and shows when it is copied out.
         """
         own = self._own()
         with torch.no_grad():
@@ -76,13 +79,13 @@ class HeldState:
                         COPY(own[name], self._initial[name])
 
     def copy_to(self, names: Sequence[str], slots: Sequence[torch.Tensor]) -> list[str]:
-        """Copy what is held under these names to the slots; the names of which there is nothing like it."""
+        """Copy the state to the slots; return the names without a matching tensor."""
         own = self._own() if names else {}
         missing = []
         with without_modes():
             for name, slot in zip(names, slots, strict=True):
                 held: Any = own.get(name)
-                # A subclass brings code of its own to where it is copied from.
+                # A subclass would run its own code when it is copied.
                 plain = type(held) in (torch.Tensor, torch.nn.Parameter)
                 if plain and has_bytes(held) and SHAPE(held) == SHAPE(slot) and DTYPE(held) == DTYPE(slot):
                     COPY(slot, DETACH(held))
@@ -91,20 +94,28 @@ class HeldState:
         return missing
 
     def _own(self) -> dict[str, Any]:
-        """What stands under each name by now, and what stood under those that only `state_dict` knew."""
+        """Return the current state by name.
+
+        Names that only `state_dict` knew have the initial tensor.
+        """
         held = _held_by(self._model) if issubclass(type(self._model), torch.nn.Module) else {}
         return {**self._said, **held}
 
 
 def _may_be_changed(held: Any) -> AbstractContextManager[object]:
-    """Where `held` may be written to: what was made in inference mode, in that mode alone."""
+    """Allow writing to `held`.
+
+    A tensor made in inference mode can be changed only in that mode.
+    """
     made_there = issubclass(type(held), torch.Tensor) and IS_INFERENCE(held)
     return _INFERENCE_MODE(True) if made_there else nullcontext()
 
 
 def _held_by(model: torch.nn.Module) -> dict[str, Any]:
-    """Tensors by name, as `torch.nn.Module.state_dict` has them where nothing is defined or hooked; in less time than
-    that takes. Types are asked for, since `isinstance` asks the value, too.
+    """Return tensors by name, like `torch.nn.Module.state_dict`, but faster.
+
+    Overrides and hooks of `state_dict` are ignored. Types are compared with `type`, because `isinstance` also asks the
+    value.
     """
     found: dict[str, Any] = {}
     pending: list[tuple[str, int, Any]] = [("", 0, model)]
@@ -124,19 +135,22 @@ def _held_by(model: torch.nn.Module) -> dict[str, Any]:
             for name, held in dict.items(modules):
                 if type(name) is str and issubclass(type(held), _MODULES):
                     pending.append((f"{prefix}{name}.", depth + 1, held))
-    raise ValueError(f"a model of more than {MAX_MODULES} modules, or nested deeper than {MAX_DEPTH}")
+    raise ValueError(f"the model has more than {MAX_MODULES} modules, or nests deeper than {MAX_DEPTH}")
 
 
 _MODULES = (torch.nn.Module, torch._C.ScriptModule)
 
 
 def _tables(module: Any) -> tuple[Any, Any, Any, set[str]]:
-    """Parameters, buffers and modules that a module holds by itself, and the names that are no state of its."""
+    """Return a module's parameters, buffers and submodules, and names to leave out.
+
+    Those are the non-persistent buffers, which are no state.
+    """
     own: dict[str, Any] = {"_c": module} if type(module) is torch._C.ScriptModule else _ATTRIBUTES(module)
     traced: Any = own.get("_actual_script_module")
     if issubclass(type(traced), torch.nn.Module):
         own = _ATTRIBUTES(traced)
-    if type(script := own.get("_c")) is torch._C.ScriptModule:  # whose tables lie in C++
+    if type(script := own.get("_c")) is torch._C.ScriptModule:  # its tables are in C++
         kinds: tuple[Any, ...] = (torch._C.ParameterDict, torch._C.BufferDict, torch._C.ModuleDict)
         parameters, buffers, modules = (dict(kind(script).items()) for kind in kinds)
         return parameters, buffers, modules, set()

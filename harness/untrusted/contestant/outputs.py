@@ -1,6 +1,6 @@
-"""What a call returned, taken down before anything else can happen to it.
+"""Copy a call's outputs into the referee's buffers as soon as it returns.
 
-The untrusted side: runs in one process with a submission, and is imported by `contestant` alone.
+Runs in a submission's process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.untrusted.contestant.pristine_torch import (
 
 
 class OutputSnapshot:
-    """Takes down what a call returned: its structure, and its bytes into the referee's buffers."""
+    """Records the structure of a call's outputs, and copies their bytes to buffers."""
 
     def __init__(self, slots: Sequence[torch.Tensor], shim: Any) -> None:
         self._slots = slots
@@ -38,7 +38,7 @@ class OutputSnapshot:
         self._disordered: set[int] = set()
 
     def coerce(self, result: object) -> object:
-        """`result` with every tensor on the device of the buffer it goes to."""
+        """Return `result` with every tensor moved to its buffer's device."""
         leaves, tree = flatten_any(result)
         if len(leaves) != len(self._slots) or tree.opaque():
             return result
@@ -52,14 +52,15 @@ class OutputSnapshot:
         return unflatten(tree, moved)
 
     def in_order(self, result: object, outputs: Sequence[int]) -> object:
-        """`result` with the elements of these outputs in order, and as they are: another order, or a sign that is
-        changed where they are read, is work left to whoever reads them.
+        """Return `result` with these outputs contiguous and without lazy operations.
+
+        Another layout, or a lazy negation or conjugation, would leave work to the reader.
         """
         if isinstance(result, torch.Tensor) and _is_plain(result):
             return result
         leaves, tree = flatten_any(result)
         if tree.opaque():
-            return result  # which is judged by that
+            return result  # it fails for its structure
         disordered = [
             number
             for number in outputs
@@ -81,7 +82,7 @@ class OutputSnapshot:
         leaves, self.tree = flatten_any(result)
         described = []
         for index, leaf in enumerate(leaves):
-            # Where the solution left it, even if it was brought over since.
+            # The device where the solution left the tensor, even if it was moved since.
             device = self._devices[index] if self._devices is not None else DEVICE(leaf).type
             described.append(
                 OutputClaim(
@@ -101,5 +102,8 @@ class OutputSnapshot:
 
 
 def _is_plain(leaf: torch.Tensor) -> bool:
-    """Whether the memory holds the elements, in order: torch negates and conjugates some views as they are read."""
+    """Whether memory holds the elements themselves, in order.
+
+    torch negates and conjugates some views lazily.
+    """
     return leaf.is_contiguous() and not leaf.is_neg() and not leaf.is_conj()

@@ -1,9 +1,8 @@
-"""What torch does and says of tensors, past whatever a submission has put before it.
+"""torch's own functions on tensors, which a submission can't replace.
 
-The untrusted side: runs in one process with a submission, and is imported by `snapshot` and `heldstate`, which take
-down results when the clock of a call has stopped. A tensor may have methods of its own under these names,
-`torch.Tensor` be given others, and a mode be left behind, which stands before whatever torch is asked for: each of them
-could do then what was to be timed.
+Runs in a submission's process. `outputs.py` and `model_state.py` copy results with these after a call's clock has
+stopped. A submission may define tensor methods of these names, replace those of `torch.Tensor`, or leave a torch mode
+active. Each could do work then that should be timed.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _WITHOUT_DISPATCH_MODES: Callable[[], AbstractContextManager[object]] = _python_
 
 
 def has_bytes(tensor: torch.Tensor) -> bool:
-    """Whether its elements lie somewhere, from where they can be copied."""
+    """Whether the tensor's elements are in memory, to be copied from there."""
     return LAYOUT(tensor) is torch.strided and DEVICE(tensor).type != "meta"
 
 
 @contextmanager
 def without_modes() -> Iterator[None]:
-    """No mode of torch's is asked meanwhile."""
+    """Disable all torch modes inside the `with` block."""
     with _WITHOUT_FUNCTION_MODES():
         if _COUNT_DISPATCH_MODES():
             with _WITHOUT_DISPATCH_MODES():

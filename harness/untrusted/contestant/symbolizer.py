@@ -1,7 +1,7 @@
-"""The untrusted side: which lines of sources compiled code is of, asked when the process that ran it is gone.
+"""Find the source lines of addresses in compiled code of an ended process.
 
-Never imported by a trusted module; started by its name, behind the walls of the contestant that it is asked for, since
-the modules were made by commands of a submission and reading them is left to a tool. No code of a submission runs here.
+Untrusted side: started by name in a sandbox like the contestant's, never imported by a trusted module. A submission's
+commands made the modules, and a tool reads them here. No code of a submission runs.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def test_files_other_sizes_and_what_does_not_exist(h: Harness, tmp_path: Path) -
     ]
     assert found == [Status.low_precision, Status.passed, Status.low_precision], "a workload may have its own class"
     for size in (float("nan"), object()):
-        with pytest.raises(CatalogError, match=r"workload .odd. can.t be used: .*; sizes are plain numbers"):
+        with pytest.raises(CatalogError, match=r"workload .odd. is invalid: .*; sizes must map names"):
             h.submit("level1/19", RIGHT, workload=Workload(name="odd", sizes={"SIZE": size}))  # type: ignore[dict-item]
     with pytest.raises(CatalogError, match=r"nothing\.py: can't be read"):
         h.submit("level1/19", tmp_path / "nothing.py")
@@ -203,13 +203,13 @@ def test_a_timing_that_there_is_none_of_is_refused(timing: Any) -> None:
     [
         ({"source": None}, "not NoneType"),
         ({"source": b"x"}, "not bytes"),
-        ({"author": None}, "`author` is a text, not None"),
-        ({"name": 5}, "`name` is a text, not 5"),
-        ({"sample": "x"}, "`sample` is a whole number or None, not 'x'"),
-        ({"sample": 1.5}, "`sample` is a whole number or None, not 1.5"),
-        ({"workload": {"SIZE": 3}}, "`workload` is a name or a Workload, not {'SIZE': 3}"),
-        ({"problem": None}, "a problem is an id, a text, the Path of a file or a Problem, not NoneType"),
-        ({"problem": b"level1/19"}, "a problem is an id, .*, not bytes"),
+        ({"author": None}, "`author` must be a text, not None"),
+        ({"name": 5}, "`name` must be a text, not 5"),
+        ({"sample": "x"}, "`sample` must be an integer or None, not 'x'"),
+        ({"sample": 1.5}, "`sample` must be an integer or None, not 1.5"),
+        ({"workload": {"SIZE": 3}}, "`workload` must be a name or a Workload, not {'SIZE': 3}"),
+        ({"problem": None}, "`problem` must be an id, a source text, a Path or a Problem, not NoneType"),
+        ({"problem": b"level1/19"}, "`problem` must be an id, .*, not bytes"),
     ],
 )
 def test_what_is_handed_over_in_another_kind_is_refused_at_once(h: Harness, wrong: dict[str, Any], said: str) -> None:

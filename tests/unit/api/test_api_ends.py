@@ -100,7 +100,7 @@ def test_what_is_called_back_is_told_that_it_can_not_wait() -> None:
         mine.submit(PROBLEM, BROKEN).add_done_callback(follow)
         assert done.wait(60)
     assert [str(error) for error in told] == [
-        "a future's callback can't wait for another evaluation: submit it there, and go on"
+        "a future's callback can't wait for another evaluation: call `submit` there instead"
     ]
 
 
@@ -206,7 +206,7 @@ def test_a_start_that_fails_leaves_no_process(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_working_folder_that_is_gone_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "working folder was removed; os.chdir to one that is there"
+    said = "working folder was removed; os.chdir to an existing one"
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     with Harness(device="host", results=tmp_path / "run") as mine:
@@ -222,5 +222,5 @@ def test_a_working_folder_that_is_gone_is_told_at_once(tmp_path: Path, monkeypat
 def test_it_can_not_be_sent_to_another_process() -> None:
     with Harness(device="host") as mine:
         for copied in (pickle.dumps, copy.deepcopy):
-            with pytest.raises(TypeError, match="can't be copied, nor sent to another process; make one there"):
+            with pytest.raises(TypeError, match="can't be copied or sent to another process; make a new one there"):
                 copied(mine)

@@ -47,10 +47,10 @@ def label(*, text: str = "a", author: str = "ann", name: str | None = None, samp
 
 @pytest.mark.parametrize(
     ("author", "said"),
-    [("..", "another folder"), (".", "another folder"), ("../x", "another folder"), ("a/b", "; 'a_b' can")],
+    [("..", "another folder"), (".", "another folder"), ("../x", "another folder"), ("a/b", "; use 'a_b'")],
 )
 def test_authors_that_would_be_another_folder_are_refused(author: str, said: str) -> None:
-    with pytest.raises(CatalogError, match=f"can't be an author: .*{said}"):
+    with pytest.raises(CatalogError, match=f"is invalid: .*{said}"):
         label(author=author)
 
 
@@ -70,7 +70,7 @@ def test_results_can_be_kept_in_sets_and_rewards_are_of_results_alone() -> None:
         replace(result, source="x"),
     }
     for wrong in (None, 1.0, {"status": "passed"}, [result]):
-        with pytest.raises(TypeError, match="a reward is of a Result or a Record, not"):
+        with pytest.raises(TypeError, match="`result` must be a Result or a Record, not"):
             reward(wrong)  # type: ignore[arg-type]
 
 
@@ -106,7 +106,7 @@ def test_what_differs_in_name_or_sample_differs_in_label() -> None:
 
 @pytest.mark.parametrize("sample", [-1, 2**63, 10**400])
 def test_a_sample_that_no_record_can_hold_is_refused(sample: int) -> None:
-    with pytest.raises(CatalogError, match=r"a sample's number is from 0 to 2\*\*63 - 1"):
+    with pytest.raises(CatalogError, match=r"`sample` must be from 0 to 2\*\*63 - 1"):
         label(sample=sample)
     assert label(sample=2**63 - 1)
 
@@ -139,7 +139,9 @@ def test_a_problem_is_found_by_the_path_of_its_file(tmp_path: Path) -> None:
     assert (held.id, held.source) == ("my problems.v2/5", PROBLEM)
     with pytest.raises(UnreadableProblem, match="6_broken"):
         given_problem(folder / "6_broken.py")
-    with pytest.raises(CatalogError, match=r"relu\.py: a problem's file is called like 16_matmul\.py; or hand over"):
+    with pytest.raises(
+        CatalogError, match=r"relu\.py: the file of a problem needs a name like 16_matmul\.py; or pass its source"
+    ):
         given_problem(str(folder / "relu.py"))
     linked = tmp_path / "links"
     linked.mkdir()
@@ -155,12 +157,12 @@ def test_what_no_problem_can_be_says_what_one_is(tmp_path: Path) -> None:
     with Harness(device="host", problems=tmp_path) as h:
         for wanted in ("import torch", "", Path("no/such.py"), "x" * 5000 + ".py", "level1/20"):
             with pytest.raises(
-                CatalogError, match=r"there is no problem .*\n.* path of a \.py file, or a text of more"
+                CatalogError, match=r"there is no problem .*\n.* path of a \.py file, or a source text of more"
             ):
                 h.submit(wanted, "")
         with pytest.raises(CatalogError, match="declares no workload ''"):
             h.submit("level1/19", "", workload="")
-    unnamed = r"there is no problem '7_x\.py': no such file\na problem is"
+    unnamed = r"there is no problem '7_x\.py': no such file\npass an id"
     with Harness(device="host", problems=tmp_path / "none") as h, pytest.raises(CatalogError, match=unnamed):
         h.submit(Path("7_x.py"), "")
 
@@ -168,16 +170,16 @@ def test_what_no_problem_can_be_says_what_one_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sizes": {"SIZES": 3}}, "the file assigns no SIZES at its top level; it has SIZE"),
-        ({"sizes": {"SIZE": "3"}}, "should be of type int"),
-        ({"sizes": {3: 3}}, "the file assigns no 3"),
-        ({"sizes": [3]}, "sizes are plain numbers"),
-        ({"sizes": None}, "sizes are plain numbers"),
-        ({"precision": "bf16"}, "precision 'bf16'; it is None or one of PrecisionClass.FP32"),
-        ({"name": "full"}, "means other sizes by that name"),
-        ({"name": ""}, "can't be a workload's name"),
-        ({"name": 5}, "can't be a workload's name"),
-        ({"name": "a\nb"}, "can't be a workload's name"),
+        ({"sizes": {"SIZES": 3}}, "the file has no top-level constant SIZES; it has SIZE"),
+        ({"sizes": {"SIZE": "3"}}, "must have type int"),
+        ({"sizes": {3: 3}}, "the file has no top-level constant 3"),
+        ({"sizes": [3]}, "sizes must map names of constants"),
+        ({"sizes": None}, "sizes must map names of constants"),
+        ({"precision": "bf16"}, "precision 'bf16' must be None or one of PrecisionClass.FP32"),
+        ({"name": "full"}, "declares other sizes or another precision by this name"),
+        ({"name": ""}, "is no name for a workload"),
+        ({"name": 5}, "is no name for a workload"),
+        ({"name": "a\nb"}, "is no name for a workload"),
     ],
 )
 def test_sizes_that_a_problem_does_not_have_are_refused(change: dict[str, Any], said: str) -> None:
@@ -216,7 +218,9 @@ def test_a_run_that_is_kept_has_one_meaning_for_a_workloads_name(tmp_path: Path)
                 if taken or results is None:
                     assert keeper.work(job).job is job
                     continue
-                with pytest.raises(CatalogError, match=r"'odd' of .* had the sizes \{'SIZE': 3\} before.*take another"):
+                with pytest.raises(
+                    CatalogError, match=r"'odd' of .* had other sizes \(\{'SIZE': 3\}\) .*use another name"
+                ):
                     keeper.work(job)
             changed = replace(held, digest="of a declaration that was changed meanwhile")
             job = PlannedSolution(solution=solution, problem=changed, workload=Workload(name="odd", sizes={"SIZE": 5}))

@@ -161,7 +161,7 @@ class TestBoards:
         rows = leaderboard([record(name, "level1/16", 2.0) for name in names], by=By.solution, authors=said)
         text = printed(board.table(rows, By.solution))
         assert text.count("model of ") == board.MAX_INTRODUCED
-        assert "… 3 more: --by author has them" in text
+        assert "… 3 more: --by author shows all" in text
 
     @pytest.mark.parametrize("by", list(By))
     def test_hostile_words_act_in_no_form(self, by: By) -> None:
@@ -234,5 +234,5 @@ class TestCommands:
         assert main(["leaderboard", str(runs)]) == 0
         told = capsys.readouterr()
         assert "ann (Ann B.; old)" in told.out
-        assert told.err.count("what its authors say is left out: ") == 1
+        assert told.err.count("descriptions of its authors are left out: ") == 1
         assert main(["show", str(runs / "two"), "ann"]) == 0

@@ -139,29 +139,29 @@ class TestProblems:
         [
             (
                 "  16: {workloads: {small: {K: 7}}}\n",
-                "the file assigns no K at its top level; it has M, N",
+                "the file has no top-level constant K; it has M, N",
             ),
-            ("  16: {workloads: {small: {N: big}}}\n", "so 'big' should be of type int"),
-            ("  16: {workloads: {small: {N: 7.5}}}\n", "so 7.5 should be of type int"),
-            ("  16: {workloads: {small: {N: [1, 2]}}}\n", "should be of type int"),
-            ("  16: {workloads: {small: {N: true}}}\n", "should be of type int"),
+            ("  16: {workloads: {small: {N: big}}}\n", "so the value must have type int, not 'big'"),
+            ("  16: {workloads: {small: {N: 7.5}}}\n", "so the value must have type int, not 7.5"),
+            ("  16: {workloads: {small: {N: [1, 2]}}}\n", "must have type int"),
+            ("  16: {workloads: {small: {N: true}}}\n", "must have type int"),
             ("  16: {workloads: {small: {N: }}}\n", "not None"),
-            ("  16: {workloads: {Small: {N: 1}}}\n", "no name for a workload"),
-            ("  16: {workloads: {small: 7}}\n", "workload small is a mapping"),
-            ("  16: {workloads: 7}\n", "workloads is a mapping"),
-            ("  16: {precision: fp31}\n", "precision 'fp31'; it is one of fp32, tf32"),
-            ("  16: {precisions: {half: bf16}}\n", "precisions is a mapping of workloads (full) to classes"),
-            ("  16: {precisions: bf16}\n", "precisions is a mapping"),
-            ("  16: {precisions: {full: half}}\n", "precisions, full: 'half'; it is one of fp32"),
-            ("  16: {inputs: {variants: [zero]}}\n", "variants is a list of some of zero_mean"),
-            ("  16: {inputs: {variant: []}}\n", "inputs has the key variants"),
+            ("  16: {workloads: {Small: {N: 1}}}\n", "not a workload's name"),
+            ("  16: {workloads: {small: 7}}\n", "workload small must map"),
+            ("  16: {workloads: 7}\n", "workloads must map names"),
+            ("  16: {precision: fp31}\n", "precision must be one of fp32, tf32"),
+            ("  16: {precisions: {half: bf16}}\n", "precisions must map workloads (full) to classes"),
+            ("  16: {precisions: bf16}\n", "precisions must map workloads"),
+            ("  16: {precisions: {full: half}}\n", "precisions, full: must be one of fp32"),
+            ("  16: {inputs: {variants: [zero]}}\n", "variants must be a list of some of zero_mean"),
+            ("  16: {inputs: {variant: []}}\n", "inputs must have the key variants"),
             ("  16: {size: 3}\n", "unknown key size"),
-            ("  16: {notes: 3}\n", "notes is text"),
-            ("  16: {flops: 2 * Q}\n", "uses Q, which the file does not assign"),
+            ("  16: {notes: 3}\n", "notes must be a text"),
+            ("  16: {flops: 2 * Q}\n", "uses Q, which the file does not define"),
             ("  16: {flops: 2 *}\n", "not an arithmetic expression"),
             ("  16: {flops: N - N}\n", "not a positive number"),
-            ("  16: {flops: 'print(1)'}\n", "which the file does not assign"),
-            ("  16: 3\n", "an entry is a mapping"),
+            ("  16: {flops: 'print(1)'}\n", "which the file does not define"),
+            ("  16: 3\n", "the entry must be a mapping"),
         ],
     )
     def test_wrong_declarations_are_their_problems_own(self, root: Path, entry: str, said: str) -> None:
@@ -177,9 +177,9 @@ class TestProblems:
         ("entry", "said"),
         [
             ("  18: {}\n", "there is no file for problem 18"),
-            ("  a: {}\n", "by their numbers, as 16: without quotes, not 'a'"),
-            ("  '16': {}\n", "without quotes, not '16'"),
-            ("  16: {}\n  16: {}\n", "stands twice"),
+            ("  a: {}\n", "must be a number without quotes (16:), not 'a'"),
+            ("  '16': {}\n", "without quotes (16:), not '16'"),
+            ("  16: {}\n  16: {}\n", "duplicate key"),
             ("  16: {\n", "not valid YAML"),
             ("  16: !!python/object/apply:os.getcwd []\n", "not valid YAML"),
         ],
@@ -195,10 +195,10 @@ class TestProblems:
         ("text", "said"),
         [
             ("format: 2\nproblems: {}\n", "format 2; this harness reads 1 to 1: update the harness"),
-            ("problems: {}\n", "must have the keys format and problems"),
-            ("format: 1\nproblems: []\n", "must have the keys format and problems"),
-            ("", "must have the keys format and problems"),
-            ("text", "must have the keys format and problems"),
+            ("problems: {}\n", "must have exactly the keys format and problems"),
+            ("format: 1\nproblems: []\n", "must have exactly the keys format and problems"),
+            ("", "must have exactly the keys format and problems"),
+            ("text", "must have exactly the keys format and problems"),
         ],
     )
     def test_wrong_envelopes_are_named(self, root: Path, text: str, said: str) -> None:
@@ -220,7 +220,7 @@ class TestProblems:
         ("source", "said"),
         [
             ("import torch\n\ndef (:\n", "level1/18_a.py, line 3: invalid syntax"),
-            (b"x = 1\ny = '\xff'\n", "level1/18_a.py, line 2: byte 11 (0xff) is not UTF-8: mend the file"),
+            (b"x = 1\ny = '\xff'\n", "level1/18_a.py, line 2: byte 11 (0xff) is not UTF-8: fix the file"),
             ("x = 1\n".encode("utf-16"), "byte 0 (0xff) is not UTF-8 (it looks like UTF-16)"),
             (b"\xef\xbb\xbfx = '\xfe'\n", "line 1: byte 8 (0xfe) is not UTF-8"),
             ("x = '\0'\n", "null bytes"),
@@ -264,7 +264,7 @@ class TestProblems:
         assert len(digests) == 4
 
     def test_no_folder_and_no_problem(self, tmp_path: Path) -> None:
-        assert "no folder of problems" in findings(load_problems, tmp_path / "none")[0]
+        assert "no problems found" in findings(load_problems, tmp_path / "none")[0]
         assert "no problem in" in findings(load_problems, tmp_path)[0]
 
     @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ class TestProblems:
         for wanted in ("mine/level1/16_mine.py", "mine/level1/16", "level1/16_mistyped.py", "nowhere/level1/16"):
             (told,) = findings(catalog.resolve, wanted)
             assert told.startswith(repr(wanted))
-            assert "there is 16_Matmul_with_transposed_A.py): name its folder by --problems" in told
+            assert "is 16_Matmul_with_transposed_A.py): name its folder by --problems" in told
 
     @pytest.mark.parametrize("wanted", ["level1/18", "level3/1", "16", "", "level1", "level1/16/x"])
     def test_unknown_problems_are_refused(self, catalog: Catalog, wanted: str) -> None:
@@ -349,11 +349,11 @@ class TestSolutions:
         found = find_solutions([tmp_path / "s"], catalog, problem_id="level1/16")
         assert [s.label for s in found] == ["ann/level1/16_a.py"]
         assert (
-            "its path says level1/17, --problem says level1/16"
+            "its path names problem level1/17, but --problem names level1/16"
             in findings(find_solutions, [other], catalog, problem_id="level1/16")[0]
         )
         assert (
-            "no solution of level2/16 among the 2 there"
+            "none of its 2 solutions is for level2/16"
             in findings(find_solutions, [tmp_path / "s"], catalog, problem_id="level2/16")[0]
         )
 
@@ -458,7 +458,7 @@ class TestSolutions:
     def test_a_problem_is_no_solution_of_itself(self, root: Path, catalog: Catalog) -> None:
         found = findings(find_solutions, [root], catalog)
         assert len(found) == len(catalog)
-        assert found[0].endswith(".py: it is problem level1/16 itself, and no solution of it")
+        assert found[0].endswith(".py: it is problem level1/16 itself, not a solution of it")
 
     def test_names_that_can_not_be_printed_are_refused(self, tmp_path: Path, catalog: Catalog) -> None:
         write(tmp_path / "s/ann/level1/16_\x1b[2Jx.py")
@@ -540,7 +540,7 @@ class TestAuthors:
         authors, wrong = find_authors(find_solutions([tmp_path / "s"], catalog))
         assert not authors
         assert [line.split("/")[-2] for line in wrong] == ["ann", "bob", "cid", "dan"]
-        assert "a link that leads elsewhere" in wrong[0]
+        assert "a link out of its folder" in wrong[0]
         assert f"more than {MAX_AUTHOR_BYTES} bytes" in wrong[1]
 
     @pytest.mark.parametrize("text", ["", "- a\n", "model: 3\n", "name: x\n", "{", "model: !!python/name:os\n"])

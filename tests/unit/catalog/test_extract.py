@@ -69,7 +69,7 @@ def test_drafts_of_a_transcript_serve_only_without_an_answer() -> None:
     found = extract(path.read_text().partition("</think>")[0] + "</think>\nSee above.\n")
     assert found.source is not None
     assert "# Move back to CPU to match original functionality" in found.source
-    assert "stands in the reasoning" in found.reason
+    assert "is part of the reasoning" in found.reason
     unfinished = [c for c in found.considered if c.last_line is None]
     assert [c.first_line for c in unfinished] == [689]
     assert all(c.in_reasoning for c in found.considered)
@@ -137,7 +137,7 @@ def test_reasoning_counts_only_without_an_answer() -> None:
     assert tag_of(f"<think>{good('a')}</think>\n{good('b')}") == "b"
     text = f"<think>\n{good('a')}</think>\nAs shown above.\n"
     assert tag_of(text) == "a"
-    assert "stands in the reasoning" in extract(text).reason
+    assert "is part of the reasoning" in extract(text).reason
 
 
 def test_the_last_mark_ends_the_reasoning() -> None:

@@ -109,7 +109,7 @@ def test_all_that_is_wrong_is_said_before_anything_is_written(catalog: Catalog, 
     with pytest.raises(CatalogError) as caught:
         run(catalog, tmp_path, good, *bad, problem=None)
     text = str(caught.value)
-    assert "x.txt: its name says no problem: give one by --problem" in text
+    assert "x.txt: its name contains no problem: name one by --problem" in text
     assert "'level1/77'" in text
     assert "gone_level.txt" in text
     assert not (tmp_path / "out").exists()

@@ -172,7 +172,7 @@ def test_only_the_branchs_solutions_count_and_the_base_judges_them(
     repo.write("solutions/bob/level1/19_right.py", BROKEN)
     repo.commit()
     assert call(out="second") == 1
-    assert "note: first of the base's results: the last line was cut short (18 bytes)" in capsys.readouterr().err
+    assert "note: run first of the base: the last line was cut short (18 bytes)" in capsys.readouterr().err
     (item,) = document(tmp_path, "second")["solutions"]  # type: ignore[misc,attr-defined]
     assert (item["change"], item["status"]) == ("modified", "syntax_error")
     assert {result["gate"]: result["outcome"] for result in item["gates"]} == {
@@ -238,15 +238,15 @@ def test_wrong_calls(repo: Repo, call: Call, tmp_path: Path, capsys: pytest.Capt
     assert call("--base", "no-such-branch") == 2
     assert "fetch-depth: 0" in capsys.readouterr().err
     assert call("--gates", "other.yaml") == 2
-    assert "rules are taken from the base" in capsys.readouterr().err
+    assert "gates come from the base" in capsys.readouterr().err
     assert main(["ci", "--base", "main", "--repository", str(tmp_path)]) == 2
     assert call("--problems", "elsewhere") == 2
     assert "the base main has no folder elsewhere: name its folder of problems" in capsys.readouterr().err
     # A mistyped folder must not make every submission one that has nothing to score, or nothing to be compared with.
     assert call("--solutions", "solution") == 2
-    assert "neither main nor HEAD has a folder solution: name that of solutions" in capsys.readouterr().err
+    assert "neither main nor HEAD has a folder solution: name another with --solutions" in capsys.readouterr().err
     assert call("--results", "result") == 2
-    assert "the base main has no folder result: name that of its runs" in capsys.readouterr().err
+    assert "the base main has no folder result: name its folder of runs" in capsys.readouterr().err
     repo.write(".ci/gates.yaml", "minimum_speedup: {speedup: fast}\n")
     repo.commit()
     assert call() == 2
@@ -307,7 +307,7 @@ def test_a_made_up_tree_can_not_write_elsewhere(repo: Repo, tmp_path: Path) -> N
     ]
     assert held.write([*entries, entry], tmp_path / "into") == [*names, "l"]
     assert [path.name for path in (tmp_path / "into").rglob("*") if path.is_file()] == ["gates.yaml"]
-    with pytest.raises(RevisionError, match="is no commit"):
+    with pytest.raises(RevisionError, match="is not a commit"):
         held.commit("--help")
 
 
@@ -402,7 +402,7 @@ def test_statuses_labels_and_what_has_no_verdict() -> None:
         ("minimum_speedup: {baseline: 3, speedup: 1}", "minimum_speedup.baseline"),
         ("minimum_speedup: {baseline: compiled, speedup: 1}", "nearest: compile"),
         ("refused_labels: unexplained_time", "a list of label names"),
-        ("refused_labels: [torch_onyl]", r"refused_labels: there is no label 'torch_onyl' \(nearest: torch_only\)"),
+        ("refused_labels: [torch_onyl]", r"refused_labels: unknown label 'torch_onyl' \(nearest: torch_only\)"),
         ("{", r"gates.yaml: not valid YAML: .* at line \d, column \d"),
         ("format: 2026-99-99", "not valid YAML: month must be"),
         ("[" * 3000, "not valid YAML"),

@@ -133,7 +133,7 @@ def test_the_end_of_a_long_run_is_its_summary_and_no_list_of_all(place: Path, ca
     done = call("eval", "solutions/ann", "--run-id", "r1", "--device", "host")
     _, end = done.out.split("Leaderboard\n")
     assert len(end.splitlines()) < 40
-    assert "… 32 more rows: harness leaderboard --by solution, with --csv or --json, has them" in end
+    assert "… 32 more rows: harness leaderboard --by solution with --csv or --json shows all" in end
 
 
 def test_eval_prints_a_line_a_solution_and_a_summary(place: Path, call: Call) -> None:
@@ -174,36 +174,38 @@ def test_eval_as_json_keeps_stdout_for_programs(place: Path, call: Call) -> None
 def test_an_interrupted_run_says_how_to_continue_and_does(place: Path, call: Call) -> None:
     first = call("eval", "solutions", "--run-id", "r1", "--device", "host", pipeline=Pipeline(stop_after=1))
     assert first.code == 130
-    assert "what is finished is in results/r1, and the same call with --resume --run-id r1 continues" in first.err
+    assert "finished results are in results/r1; the same command with --resume --run-id r1 continues" in first.err
     records = place / "results/r1/records.jsonl"
     records.write_bytes(records.read_bytes() + b'{"format": 1, "probl')
     second = call("eval", "solutions", "--device", "host", "--resume")
     assert second.code == 0, second.err
     assert "the last line was cut short" in second.err
-    assert "goes on with" not in second.err
-    assert "2 to evaluate, 1 already there" in second.err
-    assert "1 had their record from before" in second.out
+    assert "continues with other settings" not in second.err
+    assert "2 to evaluate, 1 already done" in second.err
+    assert "skipped 1 that had a record" in second.out
     assert len(RunStore.open(place / "results/r1").records()) == 3
     third = call("eval", "solutions", "--device", "host", "--resume", "--call-timeout", "90", "--timing-budget", "9")
     assert third.code == 0, third.err
-    assert "results/r1: goes on with call_timeout_s 90.0, timing.budget_s 9.0, other than before" in third.err
+    assert "results/r1: continues with other settings (call_timeout_s 90.0, timing.budget_s 9.0)" in third.err
 
 
 def test_an_interrupt_tells_what_is_there(place: Path, call: Call) -> None:
     eval_r1 = ("eval", "solutions", "--run-id", "r1", "--device", "host")
     before = call(*eval_r1, pipeline=Pipeline(raises=KeyboardInterrupt()))
     assert before.code == 130
-    assert before.err.endswith("interrupted; nothing was finished, and the same call starts anew\n")
+    assert before.err.endswith(
+        "interrupted; no solution was finished; the same command starts again from the beginning\n"
+    )
     early = call(*eval_r1, pipeline=Pipeline(stop_after=0))
-    assert "nothing is finished yet in results/r1, and the same call with --resume --run-id r1 continues" in early.err
+    assert "no solution was finished in results/r1; the same command with --resume --run-id r1 continues" in early.err
     other = call(*eval_r1, pipeline=Pipeline(raises=KeyboardInterrupt()))
-    assert "nothing was finished, and the same call" in other.err, "the run that is there is not this call's"
+    assert "no solution was finished; the same command" in other.err, "the run that is there is not this call's"
     again = call(*eval_r1, "--resume", pipeline=Pipeline(raises=KeyboardInterrupt()))
     assert "with --resume --run-id r1 continues" in again.err
     two = [f"solutions/{name}/level1/16_{title}.py" for name, title in (("ann", "naive"), ("bob", "tiled"))]
     compared = call("compare", *two, "--device", "host", pipeline=Pipeline(stop_after=1))
     assert compared.code == 130
-    assert "what is finished is in results/" in compared.err
+    assert "finished results are in results/" in compared.err
     assert "--resume" not in compared.err, "compare has no such option"
 
 
@@ -232,20 +234,20 @@ def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
         (["eval", "solutions", "--device", "tpu"], "command line: `device` must be one of auto, cuda, host"),
         (["eval", "solutions", "--sandbox", "of"], "nearest: off"),
         (["eval", "solutions", "--config", "gone.yaml"], "gone.yaml: no such configuration file"),
-        (["eval", "solutions", "--problems", "gone"], "no folder of problems at gone"),
+        (["eval", "solutions", "--problems", "gone"], "no problems found: the folder gone does not exist"),
         (["eval", "solutions", "--jobs", "0"], "`jobs` must be a whole number"),
         (["eval", "solutions", "--jobs", "many"], "--jobs"),
         (["show", "gone"], "gone: no such folder"),
         (["show", "solutions"], "solutions: not a run: it contains neither"),
         (["show", "problems/level1/16_matmul.py"], "16_matmul.py: not a run: it is a file, not a folder"),
         (["merge", "gone", "--into", "x"], "gone: no such folder"),
-        (["merge", "solutions", "--into", "x"], "solutions: no run in it"),
+        (["merge", "solutions", "--into", "x"], "solutions holds no run"),
         (["extract", "gone.txt", "--problem", "level1/16"], "gone.txt: can't be read"),
-        (["extract", "solutions", "--problem", "level1/16"], "solutions: a folder: name the files in it"),
+        (["extract", "solutions", "--problem", "level1/16"], "solutions: is a folder: pass the files in it"),
         (["problems", "show", "level1/17"], "did you mean level1/1"),
         (["problems", "list", "level7"], "no level level7 in problems; it has level1"),
         (["problems", "list", "--workload", "tiny"], "declares a workload 'tiny'"),
-        (["problems", "list", "--gpu", "Voodoo2"], "no datasheet of such a GPU here; there are H200 SXM"),
+        (["problems", "list", "--gpu", "Voodoo2"], "unknown GPU; name one of H200 SXM"),
         (["frobnicate"], "frobnicate"),
         (["show"], "RUN"),
     ],
@@ -277,7 +279,7 @@ def test_a_full_disk_is_told_in_one_line(place: Path, call: Call) -> None:
     done = call("eval", "solutions", "--device", "host", pipeline=Pipeline(raises=full))
     assert done.code == 3
     assert done.err.splitlines()[-1] == (
-        "harness: results/r1/logs/a.log: No space left on device; mend that and call again"
+        "harness: results/r1/logs/a.log: No space left on device; fix that and run the command again"
     )
     assert "Traceback" not in done.err
 
@@ -296,7 +298,7 @@ def test_output_that_can_not_be_written_is_told_in_one_line(place: Path, call: C
             timeout=300,
         )
     assert done.returncode == 3
-    assert done.stderr == "harness: standard output: No space left on device; mend that and call again\n"
+    assert done.stderr == "harness: standard output: No space left on device; fix that and run the command again\n"
 
 
 STILL_IMPORTING = """
@@ -383,7 +385,7 @@ def test_output_in_two_forms_is_a_wrong_call(place: Path, call: Call) -> None:
     ):
         done = call(*arguments)
         assert (done.code, done.out) == (2, "")
-        assert "standard output holds one of them" in done.err
+        assert "standard output takes only one of them" in done.err
 
 
 @pytest.mark.parametrize("command", [["leaderboard"], ["report", "--no-figures"], ["plot"]], ids=lambda c: c[0])
@@ -393,7 +395,7 @@ def test_a_baseline_is_named_as_eval_names_it(place: Path, call: Call, command: 
     assert done.code == 0, done.err
     done = call(*command, str(run), "--baseline", "compile_tf32")
     assert done.code == 2
-    assert "no record has a speedup against 'compile_tf32'; recorded: compile_max_autotune" in done.err
+    assert "no record has a speedup over baseline 'compile_tf32'; name one of compile_max_autotune" in done.err
 
 
 def test_extract_leaves_no_half_of_a_solution_on_a_full_disk(place: Path) -> None:
@@ -451,7 +453,7 @@ def test_a_missing_gpu_is_code_3_before_anything_starts(
     pipeline = Pipeline()
     done = call("eval", "solutions", "--device", "cuda", pipeline=pipeline)
     assert done.code == 3
-    assert "--device host checks values on the CPU" in done.err
+    assert "--device host to check correctness on the CPU" in done.err
     assert not pipeline.configs
 
 
@@ -459,7 +461,7 @@ def test_a_fault_of_the_harness_shows_its_traceback_and_is_code_3(place: Path, c
     done = call("eval", "solutions", "--device", "host", pipeline=Pipeline(raises=ZeroDivisionError("ours")))
     assert done.code == 3
     assert "ZeroDivisionError: ours" in done.err
-    assert "a fault of the harness" in done.err
+    assert "an error of the harness" in done.err
 
 
 def test_a_solution_that_could_not_be_judged_is_code_3_after_the_report(place: Path, call: Call) -> None:
@@ -473,10 +475,10 @@ def test_a_solution_that_could_not_be_judged_is_code_3_after_the_report(place: P
     done = call("eval", "solutions", "--device", "host", "--run-id", "r1", pipeline=Broken())
     assert done.code == 3
     assert "3 solutions, 1 passed" in done.out
-    assert "1 could not be judged" in done.err
+    assert "1 solution could not be judged" in done.err
     again = call("eval", "solutions", "--device", "host", "--resume", "--run-id", "r1")
     assert again.code == 0
-    assert "1 to evaluate, 2 already there" in again.err
+    assert "1 to evaluate, 2 already done" in again.err
 
 
 def test_piped_output_has_no_trailing_blanks(place: Path, call: Call) -> None:
@@ -534,7 +536,7 @@ def test_show_as_json(place: Path, call: Call) -> None:
     [
         ("16_", "names 2 solutions: ann/level1/16_naive.py, bob/level1/16_tiled.py"),
         ("16_tilde", "nearest: bob/level1/16_tiled.py"),
-        ("@@@@", "there are: "),
+        ("@@@@", "; solutions: "),
     ],
 )
 def test_show_names_what_it_may_have_been(place: Path, call: Call, wanted: str, said: str) -> None:
@@ -615,11 +617,11 @@ def test_the_leaderboard_leaves_out_what_is_no_run_and_says_so(place: Path, call
     (place / "results/plots").mkdir()
     done = call("leaderboard", *sorted((place / "results").iterdir()))
     assert done.code == 0
-    assert "results/README.md: no run in it" in done.err
-    assert "results/plots: no run in it" in done.err
+    assert "results/README.md holds no run" in done.err
+    assert "results/plots holds no run" in done.err
     alone = call("leaderboard", "results/plots")
     assert alone.code == 2
-    assert "no run in it" in alone.err
+    assert "holds no run" in alone.err
     assert call("leaderboard", "gone").code == 2
     assert call("leaderboard", "results", "--by", "colour").code == 2
     unwritable = call("leaderboard", "results", "--csv", "results/plots")
@@ -776,7 +778,7 @@ def test_a_problem_that_ends_the_process_is_told_and_no_gate_passes(
     (place / "problems/level1/16_matmul.py").write_text(f"import os\n{end}\n{PROBLEM}")
     done = problems_command(place, *command)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert f"harness: level1/16 ended the process that looked at it, {how}: mend its file" in done.stderr
+    assert f"harness: level1/16 ended the process that executed it, {how}: fix its file" in done.stderr
 
 
 def test_problems_that_end_the_process_are_listed_as_such_beside_the_others(place: Path) -> None:
@@ -785,12 +787,12 @@ def test_problems_that_end_the_process_are_listed_as_such_beside_the_others(plac
         (problems / f"{number}_other.py").write_text(f"import os\n{end}\n{PROBLEM}")
     done = problems_command(place, "list", "--json")
     assert done.returncode == 3, "a gate does not pass"
-    assert "harness: level1/17 ended the process that looked at it, with exit code 0: mend its file" in done.stderr
-    assert "harness: level1/18 ended the process that looked at it, by SIGABRT: mend its file" in done.stderr
+    assert "harness: level1/17 ended the process that executed it, with exit code 0: fix its file" in done.stderr
+    assert "harness: level1/18 ended the process that executed it, by SIGABRT: fix its file" in done.stderr
     said = {item["id"]: json.dumps(item["costs"]) for item in json.loads(done.stdout)}
     assert set(said) == {"level1/16", "level1/17", "level1/18", "level1/19"}
-    assert "it ended the process that looked at it, with exit code 0" in said["level1/17"]
-    assert "it ended the process that looked at it, by SIGABRT" in said["level1/18"]
+    assert "it ended the process that executed it, with exit code 0" in said["level1/17"]
+    assert "it ended the process that executed it, by SIGABRT" in said["level1/18"]
     assert "ended the process" not in said["level1/16"] + said["level1/19"]
 
 
@@ -987,7 +989,7 @@ def test_signals_unwind_the_run(place: Path, number: signal.Signals, code: int) 
     assert out == "unwound\n"
     assert child.returncode == code, err
     assert "Traceback" not in err
-    assert "nothing was finished, and the same call starts anew" in err
+    assert "no solution was finished; the same command starts again" in err
 
 
 def test_a_hangup_that_nohup_ignores_does_not_end_the_run(place: Path) -> None:
@@ -1037,7 +1039,7 @@ def test_a_run_whose_output_has_no_reader_ends_and_says_how_to_go_on(place: Path
     done = run_into(writing, place)
     os.close(writing)
     assert done.returncode == 128 + signal.SIGPIPE, done.stderr
-    assert "nobody reads the output" in done.stderr
+    assert "the reader of its output is gone" in done.stderr
     assert "--resume --run-id r continues" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(RunStore.open(place / "results" / "r").records()) == 1
@@ -1048,7 +1050,7 @@ def test_a_run_whose_output_can_not_be_written_ends_and_says_how_to_go_on(place:
         done = run_into(full.fileno(), place)
     assert done.returncode == 3, done.stderr
     *_, kept, why = done.stderr.splitlines()
-    assert "what is finished is in results/r, and the same call with --resume --run-id r continues" in kept
+    assert "finished results are in results/r; the same command with --resume --run-id r continues" in kept
     assert "standard output: No space left on device" in why
 
 
@@ -1112,7 +1114,7 @@ def test_warmup_prepares_the_device_that_eval_would_take(
     (place / "my.yaml").write_text("device: host\ncache_dir: built\n")
     done = call("warmup", "--config", "my.yaml", "--unchecked", "--json")
     assert done.code == 0, done.err
-    assert "precompiling headers where they lack" in done.err, "there may be nothing to do"
+    assert "precompiling headers that are not cached" in done.err, "there may be nothing to do"
     assert json.loads(done.out)["done"] == {"precompiled": ["plain"]}
     assert opened == [(DeviceKind.HOST, place / "built", False)]
     assert "ready for device host" in call("warmup", "--device", "host", "--cache", "other").out

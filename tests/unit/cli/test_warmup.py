@@ -60,7 +60,7 @@ def test_one_that_passed_is_made_again_after_a_start_or_with_something_new(
     config, found = replace(settings(DeviceKind.HOST), cache_dir=tmp_path), collect()
     assert once(config, found).status is Status.passed
     again = once(config, found)
-    assert (again.status, again.reason) == (None, "it has passed since this machine was started")
+    assert (again.status, again.reason) == (None, "it has already passed since the start of this machine")
     assert once(config, replace(found, torch="another")).status is Status.passed
     monkeypatch.setattr(warmup, "_machine_start", lambda: "later")
     assert once(config, found).status is Status.passed
@@ -102,17 +102,17 @@ def test_warmup_makes_it_on_a_gpu_and_says_how_it_came_out(
     made: list[RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.cli.machine.open_toolchain", lambda *_, **__: Toolchain())
-    assert "own" not in warm_up(capsys, tmp_path, "--device", "host")
+    assert "test solution" not in warm_up(capsys, tmp_path, "--device", "host")
     assert not made
     said = warm_up(capsys, tmp_path, "--device", "cuda")
     assert "ready for device cuda" in said
-    assert "a solution of the harness's own: passed after 1.50 s, without an audit" in said
+    assert "test solution: passed after 1.50 s, without an audit" in said
     assert [config.device for config in made] == [DeviceKind.CUDA]
-    assert "not evaluated: it has passed" in warm_up(capsys, tmp_path, "--device", "cuda")
+    assert "not evaluated: it has already passed" in warm_up(capsys, tmp_path, "--device", "cuda")
     wrong = Warmup(status=Status.cuda_error, reason="no kernel image", wall_s=2.0, audited=True)
     monkeypatch.setattr(warmup, "once", lambda *_: wrong)
     said = warm_up(capsys, tmp_path, "--device", "cuda")
-    assert "own: cuda_error (no kernel image; harness doctor may say more) after 2.00 s" in said
+    assert "test solution: cuda_error (no kernel image; see harness doctor) after 2.00 s" in said
     assert "audit" not in said
     told = json.loads(warm_up(capsys, tmp_path, "--device", "cuda", "--json"))["rehearsal"]
     assert told == {"status": "cuda_error", "reason": "no kernel image", "wall_s": 2.0, "audited": True}
@@ -124,4 +124,4 @@ def test_warmup_for_gpus_on_a_machine_without_one_says_what_was_left_out(
     monkeypatch.setattr("harness.cli.machine.open_toolchain", lambda *_, **__: Toolchain())
     monkeypatch.setattr(warmup, "cuda_unusable", lambda found: "no GPU: on purpose")
     said = warm_up(capsys, tmp_path, "--device", "cuda")
-    assert "a solution of the harness's own: not evaluated: no GPU: on purpose" in said
+    assert "test solution: not evaluated: no GPU: on purpose" in said

@@ -103,7 +103,7 @@ def test_a_memory_limit_in_which_nothing_could_run_is_refused() -> None:
         ({"solution_timeout_s": 1e12}, "(--solution-timeout) must be a number of seconds"),
         ({"baselines": "eager,eager"}, "`baselines` (--baseline) must be"),
         ({"run_id": "x" * 5000}, "1 to 100 letters"),
-        ({"cache_dir": "~nosuchuser/x"}, "a path whose ~ names a user of this machine"),
+        ({"cache_dir": "~nosuchuser/x"}, "a path whose ~user exists on this machine"),
     ],
     ids=lambda held: next(iter(held)) if isinstance(held, dict) else "",
 )
@@ -125,9 +125,9 @@ def test_a_policy_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:
     file = write(tmp_path, "min_own_share: 7", "policy.yaml")
     with pytest.raises(ConfigError) as caught:
         settle(policy=file)
-    assert str(caught.value).startswith(f"{file}: the policy must be a policy whose min_own_share")
+    assert str(caught.value).startswith(f"{file}: the policy must be a mapping whose min_own_share")
     for nothing in ("", "# min_own_share: 0.5\n", "{}"):
-        with pytest.raises(ConfigError, match="holds no rule; a policy is made of require_custom_kernel"):
+        with pytest.raises(ConfigError, match="the policy file has no rule; add one of require_custom_kernel"):
             settle(policy=write(tmp_path, nothing, "policy.yaml"))
     assert "PosixPath" not in str(caught.value)
 
@@ -158,15 +158,15 @@ def test_precision_is_a_class_or_the_problems_own() -> None:
         ("compile_timeout_s: -1", "`compile_timeout_s` must be a number above 0"),
         ("compile_timeout_s: .nan", "`compile_timeout_s` must be a number above 0"),
         ("compile_timeout_s: .inf", "`compile_timeout_s` must be a number above 0"),
-        ("timing: {relative_half_width: 1e-3}", "YAML takes 1e-3 for text: write 0.001"),
+        ("timing: {relative_half_width: 1e-3}", "YAML reads 1e-3 as text: write 0.001"),
         ("timing: {relative_half_width: 2}", "between 0 and 1"),
-        ("timing: 3", "`timing` must hold keys"),
+        ("timing: 3", "`timing` must be a mapping of min_samples"),
         ("memory_limit_bytes: 8 gigs", "such as 8589934592 or 8GiB"),
         ("run_id: ../up", "`run_id` must be a folder name"),
         ("problems: 3", "`problems` must be a path"),
-        ("- a\n- b", "must hold `key: value` lines, not list"),
+        ("- a\n- b", "must have `key: value` lines, not a list"),
         ("a: [", "not valid YAML"),
-        ("seeds: 1\nseeds: 2", "`seeds` stands twice"),
+        ("seeds: 1\nseeds: 2", "duplicate key `seeds`"),
         ("? [a]\n: 4", "a key must be a word"),
         ("{[1]: 2}", "a key must be a word"),
         ("seeds: 2026-99-99", "not valid YAML"),

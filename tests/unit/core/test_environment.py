@@ -85,7 +85,7 @@ def test_a_driver_without_gpus_says_so() -> None:
     gpus, driver, _, reason = query_gpus(nvml(gpus=0))
     assert gpus == ()
     assert driver == "580.95.05"
-    assert reason == "driver 580.95.05 is loaded but shows no GPU"
+    assert reason == "driver 580.95.05 is loaded but reports no GPU"
 
 
 def test_this_machine_is_described_and_gaps_have_reasons(here: Environment) -> None:
@@ -126,7 +126,7 @@ def with_gpu(here: Environment, **changes: Any) -> Environment:
         ({"cuda_visible_devices": ""}, "CUDA_VISIBLE_DEVICES hides every GPU"),
         ({"cuda_visible_devices": "0"}, None),
         ({"torch": None, "torch_cuda": None}, "torch is not installed"),
-        ({"torch_cuda": None}, "is a CPU build; install one for CUDA (this driver runs up to 13.0)"),
+        ({"torch_cuda": None}, "is a CPU build; install a CUDA build (this driver supports up to 13.0)"),
     ],
 )
 def test_why_a_gpu_can_not_be_used(here: Environment, changes: dict[str, Any], said: str | None) -> None:

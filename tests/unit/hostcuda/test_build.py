@@ -683,7 +683,7 @@ def test_a_function_may_have_the_name_of_one_of_cudas(headers: build.PreparedHea
 
 def test_a_bound_function_is_chosen_only_where_torch_would_know_it() -> None:
     """What C's library has under a name leaves torch in doubt wherever it binds."""
-    folder = str(Path(compiling.__file__).parent)
+    folder = str(Path(compiling.__file__).parents[1])
     job = {"name": "m", "functions": {"norm": "norm", "exp": "exp", "mine": "mine"}, "headers": {"folder": folder}}
     cpp = "".join(f"torch::Tensor {name}(torch::Tensor x);\n" for name in ("norm", "exp", "mine"))
     chosen = (

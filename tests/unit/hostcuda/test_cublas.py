@@ -134,13 +134,13 @@ STRAY = "CUDA error: an illegal memory access was encountered"
         ("k", "memory_error", "A", "[0, 8]", "out of bounds", STRAY),
         ("batch", "memory_error", "C", "[0, 0]", "out of bounds (product 2 of the batch)", STRAY),
         ("vector", "memory_error", "x", "[12]", "out of bounds", STRAY),
-        ("unwritten", "uninitialised_read", "C", "[0, 0]", "nobody wrote this memory", None),
+        ("unwritten", "uninitialised_read", "C", "[0, 0]", "this memory was never written", None),
         ("in place", "data_race", "C", "[0, 0]", "overlaps A", None),
         ("one result", "data_race", "C", "[0, 0]", "two results of one call overlap", None),
-        ("host scalar", "memory_error", "alpha", "[0]", "address of no device memory", STRAY),
+        ("host scalar", "memory_error", "alpha", "[0]", "address outside device memory", STRAY),
         ("device scalar", "memory_error", "alpha", "[0]", "the pointer mode is CUBLAS_POINTER_MODE_HOST", None),
         ("on the host", "memory_error", "x", "[0]", "the tensor is on the cpu", STRAY),
-        ("pointers on the host", "memory_error", "Aarray", "[0]", "address of no device memory", STRAY),
+        ("pointers on the host", "memory_error", "Aarray", "[0]", "address outside device memory", STRAY),
     ],
 )
 def test_stray_calls_are_reported(

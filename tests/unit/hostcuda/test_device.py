@@ -202,7 +202,7 @@ def test_host_code_that_reads_or_writes_what_is_the_devices_is_reported() -> Non
     assert [(r["kind"], r["line"], r["message"].split(",")[0].split(":")[0]) for r in reports] == [
         ("memory_error", line("host access"), "host code reads device memory"),
         ("memory_error", line("host access"), "host code writes device memory"),
-        ("memory_error", line("host variable"), "host code writes a variable of the device"),
+        ("memory_error", line("host variable"), "host code writes a device variable"),
     ]
     assert reports[0]["count"] == 3
 

@@ -34,8 +34,8 @@ INCLUDE = ROOT / "harness" / "hostcuda" / "include"
         ("nvToolsExt.h", "NVTX"),
         ("nvtx3/nvtx3.hpp", "NVTX"),
         ("cuda_fp4.h", "4-bit and 6-bit floating point"),
-        ("ATen/cuda/CUDABlas.h", "this header of torch's"),
-        ("torch/csrc/cuda/Stream.h", "this header of torch's"),
+        ("ATen/cuda/CUDABlas.h", "this torch header"),
+        ("torch/csrc/cuda/Stream.h", "this torch header"),
     ],
 )
 def test_headers_of_cuda_and_torch_that_are_not_there(header: str, family: str) -> None:
@@ -121,11 +121,11 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
         ),
         (
             "‘cudaStreamSetAttribute’ was not declared in this scope",
-            "this part of CUDA's runtime (cudaStreamSetAttribute)",
+            "this part of the CUDA runtime (cudaStreamSetAttribute)",
         ),
         (
             "‘cudaDevAttrMaxPersistingL2CacheSize’ was not declared in this scope",
-            "this part of CUDA's runtime (cudaDevAttrMaxPersistingL2CacheSize)",
+            "this part of the CUDA runtime (cudaDevAttrMaxPersistingL2CacheSize)",
         ),
         ("'CUtensorMap' does not name a type", "the driver API (CUtensorMap)"),
         (

@@ -108,7 +108,9 @@ def test_what_nvcc_takes_or_may_take_is_left_alone(source: str) -> None:
     assert found(source) == []
 
 
-@pytest.mark.parametrize("folder", ["solutions", "tests/exploits/honest", "tests/hostcuda", "tests/unit", "tests/support"])
+@pytest.mark.parametrize(
+    "folder", ["solutions", "tests/exploits/honest", "tests/hostcuda", "tests/unit", "tests/support"]
+)
 def test_sources_that_compile_for_a_gpu_have_nothing_of_it(folder: str) -> None:
     texts: dict[Path, list[str]] = {}
     for path in (ROOT / folder).rglob("*"):

@@ -154,7 +154,7 @@ def test_files_of_a_solution_become_texts_with_their_headers_beside_them(tmp_pat
 
 def test_what_was_not_foreseen_is_built_where_the_solution_runs() -> None:
     notes = run((), INLINE)
-    assert notes[0] == "building twice where the solution runs: not asked for in the harvest"
+    assert notes[0] == "building twice where the solution runs: not found by the discovery"
 
 
 def test_an_error_is_placed_in_the_authors_line(build: Builder) -> None:

@@ -40,7 +40,7 @@ class Holding(nn.Module):
 def test_what_is_not_moved_is_named_with_what_to_do(held: Any, use: Any, path: str, advice: str) -> None:
     said = unmoved(Holding(held, use))
     assert said is not None
-    assert said.startswith(f"{path} is no parameter or buffer of the model and stays on the CPU: {advice}")
+    assert said.startswith(f"{path} is not a parameter or buffer of the model and stays on the CPU: {advice}")
     assert "at least two devices" in (fails_on_gpu(Holding(held, use), [X]) or "")
 
 
@@ -95,6 +95,6 @@ def test_what_the_compiler_leaves_at_a_model_is_no_change_of_its_own() -> None:
 
 
 def test_lazy_modules_are_refused_with_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"1.weight has no shape before the first call .* write the sizes out"):
+    with pytest.raises(ValueError, match=r"1.weight has no shape before the first call .* use fixed sizes"):
         refuse_lazy(nn.Sequential(nn.ReLU(), nn.LazyLinear(3)))
     refuse_lazy(nn.Sequential(nn.Linear(3, 3)))

@@ -245,7 +245,7 @@ def test_a_nested_tensor_is_opaque() -> None:
 
 def test_leaf_count_must_match() -> None:
     _, spec = flatten([torch.zeros(1)])
-    with pytest.raises(TreeError, match="1 tensors, 0 were given"):
+    with pytest.raises(TreeError, match="needs 1 tensors, not 0"):
         unflatten(spec, [])
 
 

@@ -506,7 +506,7 @@ def test_modules_in_a_list_fail_with_what_to_do(referee: Referee, tmp_path: Path
     )
     outcome = judge(referee, source, tmp_path)
     assert outcome.status is Status.runtime_error, outcome
-    assert "layers[0].weight is no parameter or buffer of the model" in outcome.reason
+    assert "layers[0].weight is not a parameter or buffer of the model" in outcome.reason
     assert "make it an nn.ModuleList" in outcome.reason
 
 
@@ -519,7 +519,7 @@ def test_lazy_modules_are_told_what_to_do(referee: Referee, tmp_path: Path) -> N
     outcome = judge(referee, source, tmp_path)
     assert outcome.status is Status.bad_constructor, outcome
     assert "the model's layer.weight has no shape before the first call" in outcome.reason
-    assert "write the sizes out" in outcome.reason
+    assert "use fixed sizes" in outcome.reason
 
 
 def test_a_precision_class_is_the_problem_s(referee: Referee, tmp_path: Path) -> None:

@@ -118,8 +118,8 @@ def output(**changes: Any) -> dict[str, Any]:
         ("the last 2 columns (the last partial tile of 64)", "bounds check of the last tile"),
         ("transposed", "rows and columns are swapped"),
         ("a constant factor: everything is 2 times what is expected", "one factor"),
-        ("all zero", "may not have run"),
-        ("scattered over 3 % of the places", "suspect a race"),
+        ("all zero", "check that the kernel runs"),
+        ("scattered over 3 % of the places", "a data race is likely"),
     ],
 )
 def test_a_pattern_is_told_with_what_it_suggests(pattern: str, hint: str) -> None:
@@ -127,14 +127,14 @@ def test_a_pattern_is_told_with_what_it_suggests(pattern: str, hint: str) -> Non
     assert f"pattern: {pattern}" in text
     assert hint in text
     assert "expected about 2.3\n" in text
-    assert "the other values are right" in text
+    assert "the other values are correct" in text
 
 
 def test_unwritten_values_are_named_before_their_pattern() -> None:
     text = feedback(failing(Status.wrong_value, evidence={"outputs": [output(unwritten=12, pattern="all zero")]}))
     assert "12 values were never written" in text
-    assert "never written: look at the grid" in text
-    assert "may not have run" not in text
+    assert "never written: check the grid" in text
+    assert "check that the kernel runs" not in text
 
 
 def test_where_only_places_without_a_number_are_wrong_no_number_is_called_the_worst() -> None:
@@ -142,7 +142,7 @@ def test_where_only_places_without_a_number_are_wrong_no_number_is_called_the_wo
     held = output(
         first={"index": [3, 4], "got": "nan", "expected": 0.5}, worst=right, non_finite_mismatches=128, rms_error=0.0
     )
-    for device, hint in ((DeviceKind.HOST, "all new memory is filled with it"), (DeviceKind.CUDA, "from 0 / 0")):
+    for device, hint in ((DeviceKind.HOST, "fills new memory with NaN"), (DeviceKind.CUDA, "never written, 0 / 0")):
         record = failing(Status.non_finite, device=device, evidence={"outputs": [held | {"max_error": 0.0}]})
         text = feedback(record)
         assert "first wrong at [3, 4]: got nan, expected about 0.5" in text
@@ -279,11 +279,11 @@ def test_the_audit_s_tools_are_named() -> None:
         "synccheck": {"wall_s": 20.0, "findings": 0, "ended": "a call was not over within 20 s"},
     }
     text = feedback(failing(Status.passed, evidence={"audit": {"tools": tools}}))
-    assert "Looked over by compute-sanitizer (memcheck)." in text
-    assert "Not looked over by racecheck: could not begin." in text
-    assert "Not looked over to the end by synccheck: a call was not over within 20 s." in text
+    assert "Checked by compute-sanitizer (memcheck)." in text
+    assert "Not checked by racecheck: could not begin." in text
+    assert "Not completely checked by synccheck: a call was not over within 20 s." in text
     text = feedback(failing(Status.passed, evidence={"audit": {"not_run": "no room"}}))
-    assert "Not looked over by compute-sanitizer: no room." in text
+    assert "Not checked by compute-sanitizer: no room." in text
 
 
 HOSTILE = "\x1b[2J\u202e\x07evil\r"
@@ -339,10 +339,10 @@ def test_a_spill_a_launch_floor_and_a_slow_call_are_named() -> None:
     }
     kernel = {"kernel": "k", "registers": 255, "spill_stores_bytes": 96, "spill_loads_bytes": 32}
     text = feedback(failing(Status.passed, speedup=2.0, timing=timing, build={"kernels": [kernel]}))
-    assert "spills 128 B a thread to memory" in text
-    assert "An empty kernel takes 1.80 µs here" in text
-    assert "takes 56.0 µs longer than the GPU works" in text
-    assert "fusing them" in text
+    assert "spills 128 B per thread to memory" in text
+    assert "An empty kernel takes 1.80 µs on this GPU" in text
+    assert "takes 56.0 µs longer than its GPU work" in text
+    assert "fuse the kernels" in text
 
 
 def timed(median_s: float, *, census: Any = (), kernels: Any = (), **light: Any) -> Record:
@@ -364,11 +364,11 @@ OWN = {"name": "void k<4>(float const*, int)", "kind": "kernel", "owner": "own",
 def test_a_solution_beyond_the_limit_of_arithmetic_is_held_against_that_of_memory() -> None:
     text = feedback(timed(2e-4, census=[OWN]))
 
-    assert "takes 20 % of that, so it does less work than the reference" in text
-    assert "Moving the least bytes takes 100 µs: of that limit it reaches 50 %." in text
+    assert "takes only 20 % of that time. So it does less work than the reference" in text
+    assert "Moving the least possible number of bytes takes 100 µs; the solution reaches 50 % of this limit." in text
     assert "Close to the limit" not in text
     further = feedback(timed(5e-4, census=[OWN]))
-    assert "of that limit it reaches 20 %" in further
+    assert "reaches 20 % of this limit" in further
     assert "Far from" not in further, "it is beyond the limit that bounds the problem"
 
 
@@ -382,15 +382,15 @@ def test_speedups_are_told_against_the_baseline_that_they_are_of_and_the_same_is
     }
     text = feedback(failing(Status.passed, speedup=1.2, timing=compiled | {"baselines": rows}))
     assert "faster than compile: 1.20x (1.19 to 1.21)" in text
-    assert "Against eager: 1.50x (1.49 to 1.51)." in text
-    assert "Against compile_max_autotune: same as compile_max_autotune (within 0.50 %)." in text
-    assert "Against eager_tf32: no speedup, since the reference is not right that way." in text
-    assert "Against compile:" not in text
+    assert "Over eager: 1.50x (1.49 to 1.51)." in text
+    assert "Over compile_max_autotune: same as compile_max_autotune (within 0.50 %)." in text
+    assert "Over eager_tf32: no speedup, because this baseline gives wrong values." in text
+    assert "Over compile:" not in text
 
     lacking = compiled | {"speedup": None, "baselines": rows | {"compile": {"speedup": None, "outcome": "failed"}}}
     text = feedback(failing(Status.passed, speedup=None, timing=lacking))
     assert "faster than eager: 1.50x" in text
-    assert "Against compile: no speedup, since the reference did not compile or run that way." in text
+    assert "Over compile: no speedup, because this baseline did not compile or run." in text
 
 
 def test_a_short_call_alone_is_told_what_a_launch_takes() -> None:
@@ -401,13 +401,13 @@ def test_a_short_call_alone_is_told_what_a_launch_takes() -> None:
 def test_how_often_the_bytes_could_have_been_moved_is_told() -> None:
     slow = feedback(timed(4e-3, census=[OWN], bound="memory"))
 
-    assert "as if all were moved 4.0 times" in slow
+    assert "the time suffices to move all data 4.0 times" in slow
 
 
 def test_near_the_limit_occupancy_is_no_matter() -> None:
     few = OWN | {"occupancy": {"share": 0.12, "blocks": 1, "limiter": "shared memory", "waves": 4.0}}
 
-    assert "since shared memory limits it to 1 block a multiprocessor" in feedback(timed(4e-3, census=[few]))
+    assert "because shared memory limits it to 1 block per multiprocessor" in feedback(timed(4e-3, census=[few]))
     assert "occupancy" not in feedback(timed(1.01e-3, census=[few]))
 
 
@@ -416,9 +416,9 @@ def test_hints_on_kernels_need_a_kernel() -> None:
 
     text = feedback(timed(4e-3, census=[copy]))
 
-    assert "No kernel of its own ran" in text
-    assert "reuse in registers" not in text
-    assert "reuse in registers" in feedback(timed(4e-3, census=[OWN]))
+    assert "No own kernel ran" in text
+    assert "reuse data in registers" not in text
+    assert "reuse data in registers" in feedback(timed(4e-3, census=[OWN]))
 
 
 def test_kernels_are_called_by_their_plain_names_and_instances_share_a_line() -> None:
@@ -426,10 +426,12 @@ def test_kernels_are_called_by_their_plain_names_and_instances_share_a_line() ->
     inner = OWN | {"name": "void at::native::(anonymous namespace)::soft<float, 4>(float*, at::Op<void (int)>)"}
 
     assert "goes to k<4>." in feedback(timed(2e-3, census=[OWN], kernels=rows))
-    assert "k: 2 instances, 26 to 32 registers a thread, no spills" in feedback(timed(2e-3, census=[OWN], kernels=rows))
+    assert "k: 2 instances, 26 to 32 registers per thread, no spills" in feedback(
+        timed(2e-3, census=[OWN], kernels=rows)
+    )
     assert "goes to at::native::soft<float, 4>." in feedback(timed(2e-3, census=[inner]))
     built = [row | {"arch": arch} for row, arch in zip(rows, ("sm_80", "sm_90"), strict=True)]
-    assert "k: 26 to 32 registers a thread, no" in feedback(timed(2e-3, census=[OWN], kernels=built))
+    assert "k: 26 to 32 registers per thread, no" in feedback(timed(2e-3, census=[OWN], kernels=built))
 
 
 def test_the_time_of_a_short_call_without_its_launch_is_told_where_both_have_it() -> None:
@@ -440,12 +442,12 @@ def test_the_time_of_a_short_call_without_its_launch_is_told_where_both_have_it(
 
     text = feedback(replace(record, timing={**record.timing, **both}))
 
-    assert "Inside one CUDA graph, its launch apart: 2.00 µs, eager's 4.00 µs (2.00x)." in text
-    assert "CUDA graph, its" not in feedback(record)
+    assert "Without launch overhead (in a CUDA graph): 2.00 µs, eager 4.00 µs (2.00x)." in text
+    assert "in a CUDA graph" not in feedback(record)
     both["reference"] |= {"graph_s": 2.02e-6}
     noise = {"noise_floor": {"log_width": 0.05}}
     text = feedback(replace(record, timing={**record.timing, **both, **noise}))
-    assert "2.00 µs, eager's 2.02 µs (the same)." in text
+    assert "2.00 µs, eager 2.02 µs (the same)." in text
 
 
 def test_few_wrong_values_are_told_where_to_look() -> None:
@@ -459,8 +461,8 @@ def test_few_wrong_values_are_told_where_to_look() -> None:
 def test_labels_are_explained() -> None:
     text = feedback(failing(Status.passed, labels=("no_custom_kernel", "degenerate_problem")))
 
-    assert "no_custom_kernel: no kernel of its own ran" in text
-    assert "degenerate_problem: the problem accepts answers" in text
+    assert "no_custom_kernel: no kernel of the solution ran" in text
+    assert "degenerate_problem: the problem accepts outputs" in text
 
 
 def test_sources_are_found_by_digest_and_not_through_links(tmp_path: Path) -> None:
@@ -492,9 +494,9 @@ class TestCommand:
         (tmp_path / "records.jsonl").write_text("")
         assert main(["show", str(tmp_path), "--feedback"]) == 0
         held = capsys.readouterr()
-        assert (held.out, "no records in this run yet" in held.err) == ("", True)
+        assert (held.out, "this run has no records yet" in held.err) == ("", True)
 
     def test_a_folder_of_sources_that_is_not_there(self, capsys: pytest.CaptureFixture[str]) -> None:
         run = str(HERE.parent / "results" / "h200-examples")
         assert main(["show", run, "--feedback", "--solutions", "nowhere"]) == 2
-        assert "nowhere: no such folder of solutions" in capsys.readouterr().err
+        assert "--solutions nowhere: no such folder" in capsys.readouterr().err

@@ -45,29 +45,29 @@ def test_the_heaviest_kernel_its_occupancy_and_its_spills() -> None:
     assert "Most (95 %) of the device time goes to matmul_tiled, 64 blocks of 256 threads." in text
     assert "those of libraries 5.0 %" in text
     assert "launches 6 kernels" in text
-    assert "fills 24 % of the GPU" in text
-    assert "occupancy is 25 % at most, since registers limit it to 2 blocks a multiprocessor" in text
-    assert "spills 24 B a thread" in text
+    assert "fills only 24 % of the GPU" in text
+    assert "occupancy is at most 25 %, because registers limit it to 2 blocks per multiprocessor" in text
+    assert "spills 24 B per thread" in text
 
 
 def test_several_kernels_share_the_time() -> None:
     rows = [{**OWN, "share": 0.45}, {**LIBRARY, "share": 0.35}, {**LIBRARY, "name": "gemm", "share": 0.2}]
     text = " ".join(sentences(record(census(*rows, own_share=0.45, library_share=0.55))))
     assert text.startswith("45 % of the device time goes to matmul_tiled")
-    assert "Then come at::native::vectorized_elementwise_kernel<4> (torch's) (35 %) and gemm (torch's) (20 %)." in text
+    assert "Next: at::native::vectorized_elementwise_kernel<4> (torch's) (35 %) and gemm (torch's) (20 %)." in text
 
 
 def test_a_second_helping_of_blocks() -> None:
     held = {**OWN, "share": 1.0, "occupancy": {"share": 1.0, "blocks": 8, "limiter": "threads", "waves": 1.1}}
     lines = sentences(record(census(held, launches=1, library_share=0.0)))
     assert lines[0].startswith("All of the device time")
-    assert any("1.10 times what the GPU holds at once" in line for line in lines)
+    assert any("1.10 times the blocks that fit on the GPU" in line for line in lines)
     assert not any("occupancy" in line for line in lines)
 
 
 def test_the_host_device_has_launches_only() -> None:
     held = {"kernels": [{"name": "relu", "kind": "kernel", "calls": 11, "owner": "own"}], "launches": 11}
-    assert sentences(record(held)) == ["Kernels that ran, with their launches over all calls: relu (11x)."]
+    assert sentences(record(held)) == ["Kernels that ran, with their number of launches: relu (11x)."]
 
 
 def test_it_is_part_of_the_feedback() -> None:

@@ -15,7 +15,7 @@ def test_the_line_counts_rate_time_left_and_each_device() -> None:
     assert pace.rate_per_s() == 0.5
     assert pace.left_s() == 10.0
     line = pace.line()
-    assert line.startswith("5/10 done, 2 passed, 2 failed, 1 without a verdict, 1800 an hour, 10.0 s left")
+    assert line.startswith("5/10 done, 2 passed, 2 failed, 1 without a verdict, 1800 per hour, 10.0 s left")
     assert line.endswith("(GPU 0: 2, GPU 1: 2)")
 
 

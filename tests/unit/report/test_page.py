@@ -151,7 +151,7 @@ class TestPage:
 
     def test_records_of_one_solution_lead_to_each_other(self) -> None:
         page = rendered([RECORDS[0], replace(RECORDS[0], finished_at=LATER)])
-        assert page.count("Other results of it") == 2
+        assert page.count("Other results of this solution") == 2
 
 
 HOSTILE = "</noscript></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'`{{7*7}}${7}\x1b[31m\u202e]]>-->"
@@ -315,11 +315,11 @@ def taken_census() -> dict[str, Any]:
 def test_the_kernels_that_ran_have_a_table() -> None:
     record = replace(RECORDS[0], evidence={**RECORDS[0].evidence, "census": taken_census()})
     page = rendered([record])
-    table = page.split("<h3>Kernels that one call ran</h3>")[1].split("</table>")[0]
+    table = page.split("<h3>Kernels of one call</h3>")[1].split("</table>")[0]
     texts = [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", table)]
     columns = texts[: texts.index("matvec_kernel(float const*)")]
     first, second, third = (texts[len(columns) * n : len(columns) * (n + 1)] for n in (1, 2, 3))
-    assert columns[:7] == ["kernel", "whose", "launches", "time", "share", "grid", "block"]
+    assert columns[:7] == ["kernel", "owner", "launches", "time", "share", "grid", "block"]
     assert first[1:9] == ["own", "1", "1.90 ms", "95 %", "2048", "256", "37", "64 B"]
     assert second[5:9] == ["16 x 64 x 2", "128", "122", "16.0 KiB"]
     assert third[:6] == ["memset", "fill", "1", "2.00 µs", "below 0.1 %", "-"]
@@ -370,7 +370,7 @@ class TestCommands:
         (tmp_path / "mine.py").write_text(source + "# edited since\n")
         assert main(call) == 0
         assert "that was judged" not in out.read_text()
-        assert "Its source is not at hand" in out.read_text()
+        assert "The source was not found" in out.read_text()
 
     @NEEDS_MATPLOTLIB
     @pytest.mark.parametrize(("form", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
@@ -409,7 +409,7 @@ class TestCommands:
         assert main(["report", run, "--solutions", str(tmp_path / "nowhere")]) == 2
         assert "leave --solutions out" in capsys.readouterr().err
         assert main(["report", run, "--base", run, "--out", str(tmp_path / "page.html"), "--no-figures"]) == 2
-        assert "the only run given" in capsys.readouterr().err
+        assert "is the only run" in capsys.readouterr().err
         assert main(["report", run, "--out", str(tmp_path), "--no-figures"]) == 2
         assert "can't be written" in capsys.readouterr().err
         empty = tmp_path / "empty"

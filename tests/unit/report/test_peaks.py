@@ -56,7 +56,7 @@ def test_every_peak_has_its_share_of_the_datasheet() -> None:
     facts = peaks_facts(MEASURED, datasheet("NVIDIA H200"))
     assert facts["copy"] == "4.08 TB/s (85 % of the datasheet's)"
     assert facts["read"] == "4.32 TB/s (90 % of the datasheet's)"
-    assert facts["products fp32"].startswith("53.5 Tflop/s (80 %")
+    assert facts["matrix products fp32"].startswith("53.5 Tflop/s (80 %")
     assert facts["empty kernel"] == "2.40 µs"
     assert peaks_facts(MEASURED, None)["copy"] == "4.08 TB/s"
 
@@ -64,7 +64,7 @@ def test_every_peak_has_its_share_of_the_datasheet() -> None:
 def test_the_doctor_shows_what_is_kept(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["doctor"])
     shown = capsys.readouterr().out
-    assert "peaks measured on GPU 0 NVIDIA H200" in shown
+    assert "peak rates measured on GPU 0 NVIDIA H200" in shown
     assert "4.08 TB/s (85 % of the datasheet's)" in shown
     main(["doctor", "--json"])
     assert json.loads(capsys.readouterr().out)["peaks"] == {"GPU 0 NVIDIA H200": MEASURED.to_json()}
@@ -74,7 +74,7 @@ def test_without_a_gpu_there_is_nothing_to_measure(capsys: pytest.CaptureFixture
     if not environment.cuda_unusable(collect()):
         pytest.skip("there is a GPU here")
     assert main(["doctor", "--measure", "--cache", str(tmp_path)]) == 3
-    assert "--measure is for GPUs" in capsys.readouterr().err
+    assert "--measure needs a GPU" in capsys.readouterr().err
 
 
 def test_problems_are_shown_by_measured_peaks_where_there_are_any(

@@ -83,7 +83,7 @@ def test_a_page_has_every_workload_and_the_source() -> None:
         "workload full",
         "as in the file",
         "12.0 kflop (declared)",
-        "2.50 µs on H200 SXM, by its datasheet, bound by compute",
+        "2.50 µs on H200 SXM, from its datasheet, bound by compute",
         "N = [1]",
     ):
         assert part in shown

@@ -100,7 +100,7 @@ def test_host_rows_are_marked_and_carry_no_gpu_time() -> None:
 
 def test_the_summary_counts_each_status_and_says_what_it_means() -> None:
     shown = text_of(terminal.summary([PASSED, PASSED, FAILED], skipped=4, wall_s=83.0))
-    assert "3 solutions, 2 passed, in 83.0 s, 4 had their record from before." in shown
+    assert "3 solutions, 2 passed, in 83.0 s; skipped 4 that had a record." in shown
     assert "compile_error" in shown
     assert "The compiler or linker refused the sources." in shown
     assert "timeout" not in shown

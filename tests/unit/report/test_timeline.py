@@ -88,8 +88,8 @@ def test_a_problem_got_ready_before_its_solution_is_no_idle_time() -> None:
     assert share.idle_s == pytest.approx(1.0)
     lines = timeline.lines(found)
     assert lines[0].startswith("g0: 1 solutions in 8.0 s")
-    assert lines[1].endswith("(level1/1 got ready)")
-    assert lines[2].endswith("(level1/7 got ready)")
+    assert lines[1].endswith("(level1/1 prepared)")
+    assert lines[2].endswith("(level1/7 prepared)")
     assert lines[3].endswith("  x")
 
 
@@ -121,4 +121,4 @@ def test_the_command_prints_a_run_and_refuses_one_without_times(
     assert said["devices"][0]["reference_s"] == 0.5
     assert said["sessions"][0]["wall_s"] == 9.0
     assert main(["timeline", str(tmp_path / "old")]) == 2
-    assert "no record says where and when" in capsys.readouterr().err
+    assert "no record has a device and a start time" in capsys.readouterr().err

@@ -305,14 +305,14 @@ class TestCommand:
         assert main(["compare", base, broken]) == 1
         capsys.readouterr()
         assert main(["compare", base, other]) == 2
-        assert "--force compares times" in capsys.readouterr().err
+        assert "pass --force to compare their times" in capsys.readouterr().err
         assert main(["compare", base, other, "--force"]) == 0
         untold = written(tmp_path / "untold", [record(Status.harness_error)])
         capsys.readouterr()
         assert main(["compare", base, untold]) == 2
-        assert "no solution has a verdict in both (passed, then harness_error)" in capsys.readouterr().err
+        assert "no solution was judged in both (passed, then harness_error)" in capsys.readouterr().err
         assert main(["compare", f"{base}/records.jsonl", slow]) == 2
-        assert f"a run is named by its folder, {base}" in capsys.readouterr().err
+        assert f"is a file of a run: name the run's folder, {base}" in capsys.readouterr().err
         assert main(["compare", base, str(tmp_path / "nowhere")]) == 2
         assert main(["compare", base, base, "--tolerance", "2"]) == 2
         capsys.readouterr()
@@ -407,10 +407,10 @@ class TestTwoSolutions:
     def test_calls_that_make_no_sense(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         first, _ = self.files(tmp_path)
         assert main(["compare", first, first]) == 2
-        assert "have one name" in capsys.readouterr().err
+        assert "have the same name in results" in capsys.readouterr().err
         assert main(["compare", first, str(tmp_path)]) == 2
-        assert "two runs (folders) or two solutions (files)" in capsys.readouterr().err
+        assert "name two runs or two solutions" in capsys.readouterr().err
         other = Path(first).with_name("17_c.py")
         other.write_text(SOLUTION.format(tail=""))
         assert main(["compare", first, str(other)]) == 2
-        assert "only one problem's compare" in capsys.readouterr().err
+        assert "name two solutions of one problem" in capsys.readouterr().err

@@ -155,7 +155,7 @@ def test_a_generators_run_folder_is_read_as_it_is(tree: Path, run_dir: Path) -> 
 def test_what_a_problem_needs_is_said_before_anything_is_built() -> None:
     assert unmet_need(SCALED) is None
     missing = str(unmet_need("import a_package_of_nobody.inner"))
-    assert missing.startswith("the problem imports a_package_of_nobody, not installed here: pip install it")
+    assert missing.startswith("the problem imports a_package_of_nobody, which is not installed: pip install it")
     weights = PRETRAINED.replace("from transformers import", "from torch import")
     assert "without a cache of weights" in str(unmet_need(weights))
 

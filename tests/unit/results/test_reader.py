@@ -101,7 +101,7 @@ def repeated(line: str) -> str:
         ("format: 7\n", "format 7; this harness reads 1 to 1"),
         ("format: one\n", "format 'one'; this harness reads 1 to 1"),
         ("format: 1\nconfig: &a\n  b: [*a]\n", "a value that contains itself"),
-        ("a0: &a0 [1, 2, 3]\n" + repeated("a{i}: &a{i} [*a{j}, *a{j}, *a{j}]\n"), "as often as they are repeated"),
+        ("a0: &a0 [1, 2, 3]\n" + repeated("a{i}: &a{i} [*a{j}, *a{j}, *a{j}]\n"), "when aliases are expanded"),
         ("a0: &a0 {b: 1, c: 2}\n" + repeated("a{i}: &a{i} {<<: [*a{j}, *a{j}, *a{j}]}\n"), "more than 100000 keys"),
     ],
     ids=["deep", "list", "newer", "word", "cycle", "aliases", "merges"],

@@ -155,7 +155,7 @@ def test_any_prefix_of_the_file_can_be_resumed(tmp_path_factory: pytest.TempPath
         (b'{"format": 99}', ":1: record format 99; this harness reads 1 to 1: update the harness"),
         (b'{"format": 0}', ":1: record format 0; this harness reads 1 to 1; fix or remove this line"),
         (b"[]", ":1: a record must be a JSON object"),
-        (b'{"format": 1, "surprise": 1}', "unknown keys in a record: surprise"),
+        (b'{"format": 1, "surprise": 1}', "not a record: unknown keys surprise"),
         (b'{"format": NaN}', "NaN is not JSON"),
         (b'{"format": 1, "wall_s": 1e999}', ":1: not JSON: 1e999 is out of range"),
         (b'{"format": 1, "wall_s": 1' + b"0" * 400 + b"}", ":1: not JSON: 1000000"),
@@ -363,7 +363,7 @@ def test_a_resumption_with_other_limits_is_written_down(tmp_path: Path) -> None:
 def test_a_line_that_is_no_record_says_what_it_lacks(tmp_path: Path) -> None:
     create(tmp_path / "r").close()
     (tmp_path / "r" / "records.jsonl").write_text('{"format": 1, "problem": "level1/1", "reason": "x"}\n')
-    with pytest.raises(StoreError, match=r":1: not a record: it has no `author`, `device`, `solution`, `status`, "):
+    with pytest.raises(StoreError, match=r":1: not a record: missing `author`, `device`, `solution`, `status`, "):
         RunStore.open(tmp_path / "r")
 
 

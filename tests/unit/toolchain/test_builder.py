@@ -192,7 +192,7 @@ def test_the_modules_of_one_solution_have_a_limit_together(build: Builder, monke
         refused = build(f"modules = build(1), build(2), build(3)  # {what}").failure
         assert refused is not None
         assert refused.status is Status.compile_error
-        assert "take more than" in refused.reason
+        assert "the extensions of one solution exceed" in refused.reason
         monkeypatch.setattr(compile_extension, "MAX_MODULES_BYTES", size * 4)
         assert build("modules = build(1), build(2), build(3)").failure is None  # so that the third is there
         monkeypatch.setattr(compile_extension, "MAX_MODULES_BYTES", size * 5 // 2)
@@ -299,7 +299,7 @@ def test_a_compile_error_is_not_compiled_again(build: Builder) -> None:
     assert first.compiler_error.message == second.compiler_error.message
     log = build.log_path.read_text()
     assert "== building extension tiny ==" in log
-    assert "== building extension tiny (the compiler's output of an earlier run) ==" in log
+    assert "== building extension tiny (compiler output of an earlier run) ==" in log
 
 
 def test_a_known_solution_imports_nothing(build: Builder) -> None:

@@ -149,7 +149,7 @@ def test_an_entry_in_use_is_not_evicted(tmp_path: Path) -> None:
 
 def test_a_folder_that_can_not_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match="can't be made"):
+    with pytest.raises(CacheError, match="can't be created"):
         BuildCache(tmp_path / "file" / "cache")
 
 

@@ -181,7 +181,7 @@ def test_what_can_not_be_split_is_built_whole(cuda: NvccToolchain, tmp_path: Pat
     spec = ExtensionSpec(name="ext", cpp_sources=("",), cuda_sources=(MACRO,), no_implicit_headers=True)
     plan, log = built(cuda, spec, tmp_path / "build", "cuda.cuda.o")
     assert plan.headers["cuda.cu"] == "split"
-    assert f"\n{QUICK_FAILED} cuda.cu: line 3: a macro that holds CUDA" in log
+    assert f"\n{QUICK_FAILED} cuda.cu: line 3: a macro that contains CUDA syntax" in log
     assert (tmp_path / "build" / "cuda.cuda.o").exists(), log
 
 

@@ -111,19 +111,19 @@ KERNEL = "__global__ void k(int* x) {}\n"
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("int f() { return 1; }", "no kernels"),
-        (KERNEL + "#define RUN(x) k<<<1, 1>>>(x)\nvoid f(int* x) { RUN(x); }", "a macro that holds CUDA"),
-        ("#define DEVICE __device__\n" + KERNEL, "a macro that holds CUDA"),
-        (KERNEL + "#ifdef __CUDACC__\nint a;\n#endif", "__CUDACC__ tells compilers apart"),
-        (KERNEL + "#if TORCH_VERSION_MAJOR > 1\nint a;\n#endif", "a condition on torch's macro TORCH_VERSION_MAJOR"),
+        ("int f() { return 1; }", "no kernels found"),
+        (KERNEL + "#define RUN(x) k<<<1, 1>>>(x)\nvoid f(int* x) { RUN(x); }", "a macro that contains CUDA syntax"),
+        ("#define DEVICE __device__\n" + KERNEL, "a macro that contains CUDA syntax"),
+        (KERNEL + "#ifdef __CUDACC__\nint a;\n#endif", "__CUDACC__ distinguishes compilers"),
+        (KERNEL + "#if TORCH_VERSION_MAJOR > 1\nint a;\n#endif", "#if depends on torch's macro TORCH_VERSION_MAJOR"),
         (KERNEL + "__managed__ int x;", "managed memory"),
-        (KERNEL + "struct S { friend __global__ void j(S* s) {} };", "1 kernels of an unusual form"),
-        (KERNEL + "extern __device__ int x;", "a device variable that is a template or defined elsewhere"),
-        (KERNEL + "void f() { auto g = [] __device__ (int i) { return i; }; }", "__device__ inside a host function"),
-        (KERNEL + "#include <cub/cub.cuh>\n", "kernels of <cub/cub.cuh>"),
-        (KERNEL + '#include "mine.cuh"\n', "a header of the author's"),
-        ("__global__ void k(int* x) { k<<<1, 1>>>(x); }", "1 launches outside of host functions"),
-        (KERNEL + "__constant__ const int c = 1;\nvoid f() { int d = c; }", "a constant of the device that host code"),
+        (KERNEL + "struct S { friend __global__ void j(S* s) {} };", "1 kernels in an unsupported form"),
+        (KERNEL + "extern __device__ int x;", "a device variable that is a template or is defined elsewhere"),
+        (KERNEL + "void f() { auto g = [] __device__ (int i) { return i; }; }", "__device__ in a host function"),
+        (KERNEL + "#include <cub/cub.cuh>\n", "<cub/cub.cuh>, which brings its own kernels"),
+        (KERNEL + '#include "mine.cuh"\n', "the author's own header"),
+        ("__global__ void k(int* x) { k<<<1, 1>>>(x); }", "1 kernel launches outside of host functions"),
+        (KERNEL + "__constant__ const int c = 1;\nvoid f() { int d = c; }", "a constant device variable"),
     ],
 )
 def test_what_is_left_to_the_ordinary_build(source: str, why: str) -> None:
@@ -214,7 +214,7 @@ def test_which_variables_an_object_shares() -> None:
         symbols.Symbol(name="weights", bytes=16, constant=True),
         symbols.Symbol(name="_ZN4deep7counterE", bytes=4),
     ]
-    with pytest.raises(LookupError, match="0 variables absent"):
+    with pytest.raises(LookupError, match="0 variables named absent"):
         symbols.variables_in(LISTING, {"absent": False})
 
 

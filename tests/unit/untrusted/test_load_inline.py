@@ -118,7 +118,7 @@ def test_anything_else_is_built_by_torch_in_a_private_folder(monkeypatch: pytest
     assert found == "torch's own"
     assert [call["name"] for call in calls] == ["other"]
     assert Path(calls[0]["build_directory"]).is_dir()
-    assert notes[0] == "building other where the solution runs: not asked for in the harvest"
+    assert notes[0] == "building other where the solution runs: not found by the discovery"
     assert notes[1].startswith("built other in ")
 
 

@@ -1,11 +1,8 @@
-"""Inline PTX on the host device: finds `asm(...)` statements in CUDA sources and turns them into C++.
+"""Inline PTX: replace `asm(...)` statements of CUDA sources by C++.
 
-Charter: text in, text out. Pure: reads no file, starts nothing; imports only the table of instructions beside it.
-Stands on the untrusted side (the builder calls it) but executes nothing of what it reads.
-
-`rewrite(source)` replaces every `asm` statement, inside macro bodies too, by a block of C++ that does the same through
-`hostcuda/ptx_table.h`; lines keep their numbers. A statement with anything that is not emulated becomes
-`::hostcuda::not_emulated("inline PTX: ...")`, so that only a kernel that reaches it is refused, and is listed in
+Runs in the builder's sandbox; text in, text out. `rewrite` replaces every `asm` statement, also in macro bodies, by a
+C++ block on functions of `hostcuda/ptx_table.h`; line numbers stay. A statement with anything that is not emulated
+becomes `::hostcuda::not_emulated("inline PTX: ...")`, so only a kernel that reaches it is refused. It is listed in
 `RewrittenPtx.refused` with its line.
 """
 
@@ -34,7 +31,7 @@ _PREDICATE = re.compile(r"@(!?)\s*(%?[\w$]+)\s*(.*)", re.S)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxRefusal:
-    """One `asm` statement that can't be executed: its 1-based line in the source and what stands in the way."""
+    """One `asm` statement that can't be executed: its 1-based line and the reason."""
 
     line: int
     construct: str
@@ -42,7 +39,7 @@ class PtxRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenPtx:
-    """A source without `asm`, as many lines long as it was, and what had to be refused in it."""
+    """A source without `asm`, with the same lines, and the refused statements."""
 
     text: str
     refused: tuple[PtxRefusal, ...]
@@ -56,7 +53,7 @@ class _Operand:
 
 
 def rewrite(source: str) -> RewrittenPtx:
-    """Replace every `asm` statement of a CUDA source by C++ that the host device executes."""
+    """Replace every `asm` statement of a CUDA source by C++ for the host device."""
     pieces: list[str] = []
     refused: list[PtxRefusal] = []
     done = 0
@@ -76,9 +73,16 @@ def rewrite(source: str) -> RewrittenPtx:
 
 
 def translate(statement: str) -> str:
-    """C++ of one `asm` statement (from the keyword to its closing parenthesis, without the semicolon), on one line.
+    """Translate one `asm` statement to C++.
 
-    Raises NotEmulatedError with the construct that has no translation.
+    Args:
+        statement: The text from the keyword to the closing parenthesis, without the semicolon.
+
+    Returns:
+        C++ on one line.
+
+    Raises:
+        NotEmulatedError: A construct has no translation; the message is the construct.
     """
     body = statement[statement.index("(") + 1 : statement.rindex(")")]
     sections = _split(body, ":")
@@ -116,8 +120,10 @@ def translate(statement: str) -> str:
 
 
 def _program(template: str, scope: PtxScope) -> tuple[list[str], list[str]]:
-    """The C++ statements of a PTX body (`%%` still doubled), and the labels they define."""
-    text = re.sub(r"(?<!%)((?:%%)*)%=", r"\g<1>0", template)  # labels are a statement's own: one number does
+    """The C++ statements of a PTX body (`%%` still doubled), and its labels."""
+    text = re.sub(
+        r"(?<!%)((?:%%)*)%=", r"\g<1>0", template
+    )  # labels are local to the statement, so one number suffices
     text = text.replace("%%", "%")  # an operand is % and digits, so a register named %r1 stays distinct
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"//[^\n]*", " ", text)
@@ -137,7 +143,7 @@ def _program(template: str, scope: PtxScope) -> tuple[list[str], list[str]]:
             code += _declaration(piece, scope)
         else:
             code.append(_instruction(piece, scope))
-    # A jump must not cross the initialisation of a variable, so where there are labels all registers come first.
+    # A jump must not cross the initialisation of a variable, so all registers come first if there are labels.
     if labels:
         declared = [line for line in code if line.startswith("/*reg*/")]
         code = declared + [line for line in code if not line.startswith("/*reg*/")]
@@ -175,7 +181,7 @@ def _declaration(piece: str, scope: PtxScope) -> list[str]:
 
 
 def _instructions(text: str) -> Iterator[str]:
-    """Splits a PTX body into instructions, declarations, `{`, `}` and `label:`.
+    """Split a PTX body into instructions, declarations, `{`, `}` and `label:`.
 
     A brace opens a scope only where an instruction may begin; elsewhere it groups operands.
     """
@@ -214,7 +220,7 @@ def _operands(section: str) -> list[_Operand]:
 
 
 def _joined_strings(section: str) -> str:
-    """The text of adjacent string literals; anything else between them is assembled by a macro and refused."""
+    """The text of adjacent string literals; other text between them is refused."""
     text = ""
     position = 0
     section = re.sub(r"\\[ \t]*\n", " \n", section)
@@ -244,7 +250,7 @@ def _quoted(text: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Splits at a separator outside of strings, comments and brackets."""
+    """Split at a separator outside strings, comments and brackets."""
     parts: list[str] = []
     current = position = depth = 0
     while position < len(text):
@@ -259,7 +265,10 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _skip(text: str, position: int) -> int:
-    """The end of the token at `position`: a comment, a literal, an identifier, or one character."""
+    """The end of the token at `position`.
+
+    A token is a comment, a literal, an identifier, or one character.
+    """
     if text.startswith("//", position):
         end = text.find("\n", position)
         return len(text) if end < 0 else end
@@ -278,14 +287,14 @@ def _skip(text: str, position: int) -> int:
             end += 2 if text[end] == "\\" else 1
         return min(end + 1, len(text))
     if text[position].isdigit():
-        number = re.compile(r"[\w.']+").match(text, position)  # 1'000'000 holds no character literal
+        number = re.compile(r"[\w.']+").match(text, position)  # 1'000'000 contains no character literal
         return number.end() if number else position + 1
     word = _IDENTIFIER.match(text, position)
     return word.end() if word else position + 1
 
 
 def _statements(source: str) -> Iterator[tuple[int, int]]:
-    """Start and end (past the closing parenthesis) of every `asm` statement of a source."""
+    """Start and end (after the closing parenthesis) of every `asm` statement."""
     position = 0
     while position < len(source):
         end = _skip(source, position)

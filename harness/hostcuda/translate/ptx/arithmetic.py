@@ -1,7 +1,7 @@
 """PTX instructions: arithmetic, comparison, selection and bits.
 
-Charter: emitters for `call.emit`, registered by being imported. Pure; imports only `call`. Semantics are those of
-NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it doesn't know refuses, it never guesses.
+Pure; importing this module registers its emitters. Semantics are those of NVIDIA's "Parallel Thread Execution ISA". An
+emitter refuses a modifier that it does not know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _INTEGERS = tuple(f"{kind}{bits}" for kind in "su" for bits in (16, 32, 64))
 
 
 def _float_function(call: PtxInstruction, kind: str, function: str, count: int) -> str:
-    """A call of `function<rounding, ftz, saturate, relu, type>` on `count` sources, destination first."""
+    """A call of `function<rounding, ftz, saturate, relu, type>` on `count` sources.
+
+    The destination is the first operand.
+    """
     given = call.only("rn", "rz", "rm", "rp", "ftz", "sat", "relu", "approx", "full")
     rounding = next((name for ptx, name in (("rz", "zero"), ("rm", "down"), ("rp", "up")) if ptx in given), "nearest")
     if rounding != "nearest" and kind not in ("f32", "f64"):
@@ -30,7 +33,10 @@ _CHAINED = ("u32", "s32", "u64", "s64")
 
 
 def _carried(call: PtxInstruction) -> str:
-    """Whether the carry goes in (`addc`) and out (`.cc`), as C++ template arguments. Takes `cc` from the modifiers."""
+    """Whether a carry goes in (`addc`) and out (`.cc`), as C++ template arguments.
+
+    Removes `cc` from the modifiers.
+    """
     goes_in, goes_out = call.opcode.split(".")[0] in ("addc", "subc", "madc"), "cc" in call.parts
     call.parts = [part for part in call.parts if part != "cc"]
     return f"{'true' if goes_in else 'false'}, {'true' if goes_out else 'false'}"

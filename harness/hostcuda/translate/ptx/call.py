@@ -1,11 +1,8 @@
-"""One PTX instruction while it is translated: its names, its operands, and the table of emitters.
+"""One PTX instruction during its translation, and the table of emitters.
 
-Charter: an instruction's opcode and operands in, a C++ statement on `hostcuda/ptx_table.h` out, by the emitter that
-`arithmetic`, `conversion`, `memory` and `warp` registered for its mnemonic; what has none raises NotEmulatedError.
-Pure; imports nothing of the harness.
-
-Registers are C++ variables of raw bits (`bool`, `std::uint16_t` ... `std::uint64_t`), whatever type an instruction
-gives them.
+Pure. An emitter turns opcode and operands into a C++ statement on `hostcuda/ptx_table.h`. `arithmetic`, `conversion`,
+`memory` and `warp` register emitters by mnemonic; a mnemonic without one raises NotEmulatedError. Registers are C++
+variables of raw bits (`bool`, `std::uint16_t` to `std::uint64_t`), independent of the instruction's type.
 """
 
 from __future__ import annotations
@@ -16,12 +13,12 @@ from dataclasses import dataclass, field
 
 
 class NotEmulatedError(Exception):
-    """A PTX construct without an emitter. The message is the construct as its author wrote it."""
+    """A PTX construct without an emitter; the message is the construct as written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxRegister:
-    """A C++ variable that holds a PTX register; `width` in bits, 1 for a predicate."""
+    """A C++ variable for a PTX register; `width` in bits, 1 for a predicate."""
 
     code: str
     width: int
@@ -29,7 +26,7 @@ class PtxRegister:
 
 @dataclass(slots=True, kw_only=True)
 class PtxScope:
-    """Which names mean which registers, at one point of a PTX body."""
+    """The registers by name at one point of a PTX body."""
 
     operands: dict[str, PtxRegister]
     frames: list[dict[str, PtxRegister]] = field(default_factory=lambda: [{}])
@@ -115,7 +112,7 @@ _SPECIAL = {
 
 @dataclass(slots=True, kw_only=True)
 class PtxInstruction:
-    """One instruction while it is emitted: modifiers still unread, operands, names."""
+    """One instruction during translation: remaining modifiers, operands, names."""
 
     opcode: str
     parts: list[str]
@@ -130,20 +127,20 @@ class PtxInstruction:
             raise self.refuse()
 
     def only(self, *allowed: str) -> set[str]:
-        """The modifiers between mnemonic and type; any other refuses the instruction."""
+        """Return the modifiers between mnemonic and type; others refuse the instruction."""
         given = set(self.parts)
         if given - set(allowed):
             raise self.refuse()
         return given
 
     def type(self, *allowed: str) -> str:
-        """Takes the last modifier as the operand type."""
+        """Take the last modifier as the operand type."""
         if not self.parts or self.parts[-1] not in (allowed or TYPES):
             raise self.refuse()
         return self.parts.pop()
 
     def value(self, index: int | str, kind: str) -> str:
-        """Operand as a C++ expression of the C++ type that belongs to PTX type `kind`."""
+        """An operand as a C++ expression of the type for PTX type `kind`."""
         name = self.operands[index] if isinstance(index, int) else index
         ctype = TYPES[kind]
         if name.startswith("!") and kind == "pred":
@@ -163,7 +160,7 @@ class PtxInstruction:
         return f"::hostcuda::ptx::as<{ctype}>({self.scope.find(name).code})"
 
     def store(self, index: int | str, expression: str) -> str:
-        """A statement that puts a typed C++ expression into a destination operand."""
+        """A statement that stores a typed C++ expression in a destination operand."""
         name = self.operands[index] if isinstance(index, int) else index
         if name == "_":
             return f"(void)({expression});"
@@ -171,12 +168,12 @@ class PtxInstruction:
         return f"{register.code} = ::hostcuda::ptx::raw<{RAW[register.width]}>({expression});"
 
     def group(self, index: int) -> list[str]:
-        """The names inside `{a, b}`, or the one name that stands alone."""
+        """The names in `{a, b}`, or the single name."""
         text = self.operands[index]
         return [part.strip() for part in text.strip("{}").split(",")] if text.startswith("{") else [text]
 
     def pair(self, index: int) -> tuple[str, str | None]:
-        """`d|p`: destination and its optional predicate."""
+        """`d|p`: the destination and its optional predicate."""
         first, bar, second = self.operands[index].partition("|")
         return first.strip(), second.strip() if bar else None
 
@@ -209,7 +206,10 @@ def emits(*mnemonics: str) -> Callable[[Callable[[PtxInstruction], str]], Callab
 
 
 def emit(opcode: str, operands: Sequence[str], scope: PtxScope) -> str:
-    """C++ statements of one instruction. Raises NotEmulatedError with the opcode where there is no translation."""
+    """C++ statements of one instruction.
+
+    Raises NotEmulatedError with the opcode if there is no translation.
+    """
     mnemonic, *parts = opcode.split(".")
     emitter = EMITTERS.get(mnemonic)
     if emitter is None:
@@ -218,5 +218,5 @@ def emit(opcode: str, operands: Sequence[str], scope: PtxScope) -> str:
 
 
 def flag(given: set[str], name: str) -> str:
-    """The C++ literal of "this modifier is given"."""
+    """The C++ literal for whether this modifier is given."""
     return "true" if name in given else "false"

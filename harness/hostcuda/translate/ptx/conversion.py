@@ -1,7 +1,7 @@
 """PTX instructions: moves and conversions.
 
-Charter: emitters for `call.emit`, registered by being imported. Pure; imports only `call`. Semantics are those of
-NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it doesn't know refuses, it never guesses.
+Pure; importing this module registers its emitters. Semantics are those of NVIDIA's "Parallel Thread Execution ISA". An
+emitter refuses a modifier that it does not know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""PTX instructions: loads, stores, atomics, asynchronous copies and the barriers that tell of them.
+"""PTX instructions: loads, stores, atomics, asynchronous copies, barriers.
 
-Charter: emitters for `call.emit`, registered by being imported. Pure; imports only `call`. Semantics are those of
-NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it doesn't know refuses, it never guesses.
+Pure; importing this module registers its emitters. Semantics are those of NVIDIA's "Parallel Thread Execution ISA". An
+emitter refuses a modifier that it does not know.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SCOPES = {"cta", "cluster", "gpu", "sys"}
 
 
 def _memory(call: PtxInstruction) -> tuple[str, int, str, bool]:
-    """Type, elements a vector, state space and whether the access is atomic, of `ld` and `st`."""
+    """Type, vector length, state space and atomicity of `ld` and `st`."""
     kind = call.type()
     count = 1
     if call.parts and call.parts[-1] in ("v2", "v4", "v8"):
@@ -62,7 +62,7 @@ def _store(call: PtxInstruction) -> str:
 
 
 def _fence(call: PtxInstruction) -> str:
-    """What an access that releases does before it: as a fence and a relaxed one behind it."""
+    """The fence before a releasing access; the access itself is then relaxed."""
     return "::hostcuda::fence(); " if {"release", "acq_rel"} & set(call.parts) else ""
 
 

@@ -1,7 +1,7 @@
-"""PTX instructions: what the lanes of a warp and the threads of a block do together, and jumps.
+"""PTX instructions: collectives of warps and blocks, and jumps.
 
-Charter: emitters for `call.emit`, registered by being imported. Pure; imports only `call`. Semantics are those of
-NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it doesn't know refuses, it never guesses.
+Pure; importing this module registers its emitters. Semantics are those of NVIDIA's "Parallel Thread Execution ISA". An
+emitter refuses a modifier that it does not know.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _cluster_barrier(call: PtxInstruction) -> str:
 
 @emits("membar", "fence")
 def _fence(call: PtxInstruction) -> str:
-    if call.parts[:1] == ["proxy"]:  # memory is seen alike through every proxy here
+    if call.parts[:1] == ["proxy"]:  # here memory looks the same through every proxy
         return "__threadfence();"
     given = call.only("cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "mbarrier_init")
     if given & {"sys"}:

@@ -1,6 +1,6 @@
-// What the host part of a CUDA source needs, read by g++ before its first line: launches, and those templates and
-// functions of CUDA's headers that only nvcc gets to see. Every translation unit has one fatbin, described by the two
-// symbols that `harness.toolchain.split.symbols` writes.
+// Included before the first line of a CUDA source's host part, which g++ compiles: launches, and the templates and
+// functions of CUDA's headers that only nvcc sees. Every translation unit has one fatbin, which the two symbols that
+// `harness/toolchain/split/symbols.py` writes describe.
 
 #pragma once
 #include <cuda_runtime.h>
@@ -39,7 +39,7 @@ extern __attribute__((visibility("hidden"))) const harness_split_symbol harness_
 
 namespace harness_split {
 
-// A parameter's type as a function's type has it. g++ keeps `restrict` where the parameter's type is asked for.
+// A parameter's type as it appears in the function's type. `decltype` of a parameter keeps `restrict` in g++.
 template <class T>
 struct Passed {
   using type = std::remove_cv_t<T>;
@@ -57,7 +57,7 @@ using passed = typename Passed<T>::type;
 
 [[noreturn]] inline void never() { std::abort(); }
 
-// Launched as nvcc's stubs of this toolkit do it.
+// Launches as nvcc's stubs of this toolkit do.
 class Kernel {
  public:
   template <class F>
@@ -159,7 +159,7 @@ inline cudaError_t cudaFuncSetCacheConfig(T* function, cudaFuncCache config) {
   return ::cudaFuncSetCacheConfig((const void*)function, config);
 }
 
-// CUDA's headers declare these for host code, too, where nvcc reads it.
+// CUDA's headers also declare these for host code, but only for nvcc.
 #define HARNESS_SPLIT_SMALLER_LARGER(R, A, B) \
   inline R min(A a, B b) {                    \
     const R x = a, y = b;                     \

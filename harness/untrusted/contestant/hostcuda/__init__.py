@@ -1,1 +1,1 @@
-"""CUDA for torch on the CPU, inside the contestant's process."""
+"""The host device inside a contestant: torch.cuda and Triton without a GPU."""

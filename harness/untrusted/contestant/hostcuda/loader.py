@@ -1,8 +1,7 @@
-"""`load`: from CUDA source to an imported module, in this process. For tests, benchmarks, the runner and solutions
-that build in place.
+"""Compile CUDA source for the host device and import it in this process.
 
-Imports build and, once a module exists, the shim. Stands on the untrusted side: it compiles and imports what it is
-given.
+Untrusted side: compiles and imports untrusted code. For tests, benchmarks, the runner and solutions that build in
+place.
 """
 
 from __future__ import annotations
@@ -57,10 +56,26 @@ def load(
     folder: Path | None = None,
     cache_dir: Path | None = None,
 ) -> Any:
-    """Build an extension for the host device and import it; its functions are the module's attributes.
+    """Build an extension for the host device and import it.
 
-    The same sources give the same module within a process. `folder` keeps the files; otherwise they go with the
-    process. Raises CompileError, build.BuildError.
+    Equal sources give the same module within a process.
+
+    Args:
+        cuda_source: One or more CUDA texts.
+        cpp_source: One or more C++ texts.
+        functions: Names of functions to bind.
+        checked: Whether kernels are built with checks.
+        name: Name of the extension; None: from a digest.
+        flags: Extra compiler flags.
+        folder: Keeps the files; None: a folder that is removed with the process.
+        cache_dir: Folder of prepared headers; None: the default one.
+
+    Returns:
+        The module; the bound functions are its attributes.
+
+    Raises:
+        CompileError: The source does not compile.
+        BuildError: The source can't be translated (`hostcuda.translate.build`).
     """
     from harness.untrusted.contestant.hostcuda import shim
 
@@ -93,7 +108,10 @@ def load(
 
 
 def _own_folder() -> Path:
-    """A folder that goes with this process, and not with one that is forked from it."""
+    """Make a folder that is removed when this process ends.
+
+    The end of a fork of this process does not remove it.
+    """
     place, owner = Path(tempfile.mkdtemp(prefix="hostcuda-")), os.getpid()
 
     def remove() -> None:

@@ -1,13 +1,11 @@
-"""Makes "cuda" a device of this process without a GPU: tensors of that device live in CPU memory and stay
-distinguishable from "cpu" ones.
+"""Make "cuda" a device of this process without a GPU.
 
-Charter: contestant process only (and tests). Imports torch, the prepared torch bridge and the runtime library.
-Untrusted side: everything here can be undone by a solution; nothing it says is believed without the referee's own
-look.
+Runs in a submission's process (and in tests). A solution can undo everything here, so the referee believes nothing of
+it without its own checks.
 
-How: the bridge registers a fallback for torch's CUDA dispatch key which carries every operator out on the CPU and
-labels the results "cuda" again. So `.cuda()`, `.to("cuda")`, `device="cuda"`, `x.device`, `x.is_cuda` and their C++
-twins are torch's own. What is patched here is `torch.cuda`, which otherwise looks for a driver.
+Tensors of the device live in CPU memory but differ from "cpu" tensors. The bridge registers a fallback for torch's CUDA
+dispatch key, which runs every operator on the CPU and labels the results "cuda" again. So `.cuda()`, `device="cuda"`,
+`x.is_cuda` and their C++ counterparts are torch's own. Only `torch.cuda` is patched, because it looks for a driver.
 """
 
 from __future__ import annotations
@@ -50,10 +48,12 @@ _CALLS_THAT_TELL = 2
 
 
 def activate(headers: PreparedHeaders | None = None, *, checked: bool = True) -> None:
-    """Switch the device on, once a process; later calls change `checked` only.
+    """Switch the device on, once per process; later calls change `checked` only.
 
-    `checked` tracks device memory (red zones, poison) from now on; whether kernels are checked was decided when
-    they were compiled.
+    Args:
+        headers: Prepared headers and libraries; None prepares them.
+        checked: Track device memory (red zones, poison) from now on. Whether kernels are checked was decided when they
+            were compiled.
     """
     global _runtime, _bridge
     if _runtime is None:
@@ -66,11 +66,16 @@ def activate(headers: PreparedHeaders | None = None, *, checked: bool = True) ->
 
 
 def load_module(name: str, path: Path) -> ModuleType:
-    """Import a built module from its path, under `name` but not into `sys.modules`."""
+    """Import a built module from its path, without adding it to `sys.modules`.
+
+    Args:
+        name: The module's name.
+        path: Its file.
+    """
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, str(path), loader=loader)
     if spec is None:
-        raise ImportError(f"{path} is no module")
+        raise ImportError(f"{path} is not a Python extension module")
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
@@ -88,60 +93,91 @@ def _runtime_error() -> str | None:
 
 
 def mark_cuda(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as a "cuda" tensor: for inputs that the harness made. Strided CPU tensors only."""
+    """Return a "cuda" tensor with the same memory, for inputs that the harness made.
+
+    Args:
+        tensor: A strided CPU tensor.
+    """
     _need()
     marked: torch.Tensor = _bridge.as_device(tensor.detach())
     return marked
 
 
 def as_host(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as a "cpu" tensor: for reading an output without a copy."""
+    """Return a "cpu" tensor with the same memory, to read an output without a copy.
+
+    Args:
+        tensor: A tensor of the device.
+    """
     _need()
     host: torch.Tensor = _bridge.as_host(tensor.detach())
     return host
 
 
 def device_of(tensor: torch.Tensor) -> str:
-    """ "cuda" or "cpu", as the solution sees it."""
+    """Return "cuda" or "cpu", as the solution sees the tensor.
+
+    Args:
+        tensor: Any tensor.
+    """
     return tensor.device.type
 
 
 def set_schedule(number: int) -> None:
-    """In which order blocks and threads are executed: 0 rising, 1 falling; 2 and 4 are 0 with large and with large
-    negative numbers where shared memory was not written, which is NaN else. Right kernels give the same values.
+    """Set the order in which blocks and threads run.
+
+    Correct kernels give the same values in all orders.
+
+    Args:
+        number: 0 rising, 1 falling. 2 and 4 are like 0, but unwritten shared memory holds large, or large negative,
+            numbers instead of NaN.
     """
     _need().set_schedule(number)
 
 
 def record_to(fd: int) -> None:
-    """Leave what must outlive this process in this shared memory (`RuntimeLibrary.record_to`)."""
+    """Keep in shared memory the records that must outlive this process.
+
+    See `RuntimeLibrary.record_to`.
+
+    Args:
+        fd: File descriptor of the shared memory.
+    """
     _need().record_to(fd)
 
 
 def sticky_error() -> int:
-    """The CUDA error a kernel left behind (700: illegal address, ...), 0 without one."""
+    """Return the CUDA error that a kernel left behind (700: illegal address), or 0."""
     return _need().sticky_error()
 
 
 def clear() -> None:
-    """Forget reports, errors and constructs that were not emulated."""
+    """Forget all reports, errors and constructs that were not emulated."""
     _need().clear()
     _not_emulated.clear()
 
 
 def note_not_emulated(construct: str, *, line: int | None = None) -> None:
-    """Record something the device can't do, found outside of a kernel."""
+    """Record a construct that the device can't execute, found outside of a kernel.
+
+    Args:
+        construct: Its name.
+        line: Source line, if known.
+    """
     _not_emulated.append({"kind": "not_emulated", "message": construct, "line": line, "count": 1})
 
 
 def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
-    """All reports so far, JSON-able. Each has `kind` (data_race, memory_error, uninitialised_read, barrier_error,
-    misaligned, launch_error, assertion, not_emulated, leak), `message`, `count`, and where they are known:
-    `kernel`, `line`, `block`, `thread`, `space`, `array`, `index`, `subscript`, `access`, and of the conflicting
-    access `other_file`, `other_line`, `other_block`, `other_thread`, `other_access`.
+    """Return all reports so far, JSON-able.
 
-    `leaks` adds one of kind `leak` for each place that allocated device memory with cudaMalloc and kin and never freed
-    it: ask at the end of a run.
+    Each has `kind` (data_race, memory_error, uninitialised_read, barrier_error, misaligned, launch_error, assertion,
+    not_emulated, leak), `message`, `count`, and if known `kernel`, `line`, `block`, `thread`, `space`, `array`,
+    `index`, `subscript`, `access`, and for a conflicting access `other_file`, `other_line`, `other_block`,
+    `other_thread`, `other_access`.
+
+    Args:
+        leaks: Add a `leak` for each place that allocated device memory (cudaMalloc etc.) and never freed it. For the
+            end of a run.
     """
     found = _need().reports() + [dict(item) for item in _not_emulated]
     if leaks:
@@ -152,15 +188,21 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
 
 
 def launches() -> list[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]:
-    """Kernels that ran so far, CUDA's and Triton's: name, how often, grid and block of the last time. Triton's have no
-    block: zeros.
+    """Return the kernels that ran, CUDA's and Triton's: name, launches, grid, block.
+
+    Grid and block are those of the last launch. The block of a Triton kernel is all zeros.
     """
     return _need().launches() + triton_launches()
 
 
 def note_calls(count: int) -> None:
-    """So many calls of a solution were made. What the first ones allocated is its set-up; of the later ones, places
-    that leave at least one allocation a call behind are reported as leaks. Less is a buffer kept for the next call.
+    """Count calls of a solution, to detect leaks.
+
+    Allocations of the first counted calls are its set-up. Later, places that leave at least one allocation per call
+    behind are reported as leaks; fewer are buffers kept for the next call.
+
+    Args:
+        count: Number of calls made.
     """
     global _calls
     if _calls is None:

@@ -1,8 +1,7 @@
-"""`torch.cuda` on the host device: one device with an H200's limits.
+"""Replace `torch.cuda` on the host device: one device with an H200's limits.
 
-Charter: contestant process only; replaces attributes of torch for good. Imports torch, and beside it `torch_factories`
-(other ways to make tensors), `torch_streams`, `torch_storages`, `torch_lacking` (what can't be
-done) and `triton_interpreter`.
+Runs in a submission's process; replaces attributes of torch for good. The neighbouring modules replace other parts of
+torch: factories, streams, storages, unsupported functions, Triton.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["patch"]
 
 
 class _Properties:
-    """What `torch.cuda.get_device_properties` says: an H200's limits, as the runtime API does."""
+    """Device properties: an H200's limits, as in the runtime API."""
 
     name = "host device (CUDA on the CPU)"
     major = 9
@@ -58,7 +57,7 @@ class _Properties:
 
 
 _TOOLKIT = "13.0"
-"""The version of CUDA whose headers are emulated."""
+"""Version of CUDA whose headers are emulated."""
 
 _PROPERTIES = _Properties()
 
@@ -69,7 +68,7 @@ def _nothing(*_: Any, **__: Any) -> Iterator[None]:
 
 
 def _only_device(device: Any = None) -> None:
-    """Refuses every device but the one there is, as a driver would."""
+    """Raise a driver's error for every device but number 0."""
     index = device if isinstance(device, int) else torch.device("cuda" if device is None else device).index
     if index is not None and index > 0:
         raise RuntimeError("CUDA error: invalid device ordinal")
@@ -94,9 +93,12 @@ def patch(
     not_emulated: Callable[[str], None],
     triton_launch: Callable[[str | None], None],
 ) -> None:
-    """Replace what would look for a driver. `sticky_error` gives CUDA's text of the error a kernel left behind;
-    `not_emulated` takes the name of something that is asked for and can't be done; `triton_launch` that of a kernel of
-    Triton's as it begins, and None as it ends.
+    """Replace everything in torch that would look for a driver.
+
+    Args:
+        sticky_error: Returns CUDA's text of the error that a kernel left behind, or None.
+        not_emulated: Called with the name of an unsupported construct that the solution used.
+        triton_launch: Called with the name of a Triton kernel as it begins, and with None as it ends.
     """
     cuda: Any = torch.cuda
 
@@ -197,7 +199,7 @@ def patch(
         setattr(torch.backends.cuda, name, silent)
     _patch_accelerator(synchronize, streams.current)
     internals: dict[str, Any] = {
-        "_cuda_getCurrentRawStream": constant(0),  # what torch._dynamo imports, and checkpoints import that
+        "_cuda_getCurrentRawStream": constant(0),  # torch._dynamo imports it, and checkpoints import torch._dynamo
         "_cuda_getDevice": constant(0),
         "_cuda_getDeviceCount": constant(1),
         "_cuda_setDevice": silent,
@@ -216,13 +218,13 @@ def patch(
     refuse_absent(not_emulated)
     if torch.version.cuda is None:
         torch.version.cuda = _TOOLKIT
-    if torch.utils.cpp_extension.CUDA_HOME is None:  # paths are made of it; what lies there is never asked for
+    if torch.utils.cpp_extension.CUDA_HOME is None:  # solutions build paths from it; nothing is read there
         torch.utils.cpp_extension.CUDA_HOME = "/usr/local/cuda"
     torch.Tensor.record_stream = silent  # type: ignore[method-assign]
-    # A CUDA build of torch would call cuDNN for layers that have other ways.
+    # A CUDA build of torch would call cuDNN for layers that also work without it.
     torch.backends.cudnn.enabled = False
     torch.backends.cudnn.is_acceptable = lambda tensor: False
-    # Scripted functions would be fused for a GPU by what a CUDA build of torch has for that, and ask for its driver.
+    # A CUDA build of torch would fuse scripted functions for a GPU, and ask for its driver.
     torch._C._jit_override_can_fuse_on_gpu(False)
     _patch_compile()
     interpret_triton(triton_launch)
@@ -236,7 +238,7 @@ def patch(
 
 
 def _patch_accelerator(synchronize: Callable[[], None], stream: Any) -> None:
-    """`torch.accelerator`, which asks for a driver of its own."""
+    """Replace `torch.accelerator`, which looks for a driver itself."""
     accelerator = torch.accelerator
     replacements: dict[str, Any] = {
         "is_available": lambda: True,
@@ -256,7 +258,7 @@ def _patch_accelerator(synchronize: Callable[[], None], stream: Any) -> None:
 
 
 def _patch_compile() -> None:
-    """`torch.compile` would generate code for a GPU that isn't there: the function is run as it is."""
+    """Make `torch.compile` return the function; it would generate code for a GPU."""
 
     def compile_(model: Any = None, *_: Any, **__: Any) -> Any:
         return (lambda f: f) if model is None else model

@@ -1,7 +1,7 @@
-"""Ways to name the device and make tensors that torch answers from its CUDA part: `device=0`, `torch.device(0)`,
-`torch.cuda.FloatTensor`.
+"""Accept device numbers and tensor types on the host device.
 
-Charter: contestant process only; replaces attributes of torch for good. Imports torch.
+`device=0`, `torch.device(0)` and `torch.cuda.FloatTensor` ask torch's CUDA part otherwise. Runs in a submission's
+process; replaces attributes of torch for good.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _TYPES = {
 
 
 def patch_factories() -> None:
-    """Replace what would look for a driver."""
-    # Before the names are replaced: torch compares the functions of a default device with those it finds under them.
+    """Replace factories, `torch.device` and tensor types that would look for a driver."""
+    # Before the names are replaced: torch compares a default device's functions with those under these names.
     importlib.import_module("torch.utils._device")._device_constructors()
     for name in _METHODS.split():
         _accept_numbers(torch.Tensor, name, first=name in ("cuda", "to"))
@@ -50,12 +50,12 @@ def patch_factories() -> None:
 
 
 def _named(value: Any) -> Any:
-    """Of a bare number torch asks its CUDA part what device that is."""
+    """Return the device for a bare number, for which torch asks its CUDA part."""
     return _Device("cuda", value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _accept_numbers(owner: Any, name: str, *, first: bool = False) -> None:
-    """Let `device` be a number, and the `first` argument too."""
+    """Let `device` be a number, and the first argument too if `first` is true."""
     plain = getattr(owner, name)
 
     @functools.wraps(plain)
@@ -72,7 +72,7 @@ def _accept_numbers(owner: Any, name: str, *, first: bool = False) -> None:
 
 
 def _know_in_scripts(function: object, name: str) -> None:
-    """Scripts know functions of torch by identity."""
+    """Register a function for TorchScript, which knows torch's functions by identity."""
     torch.jit._builtins._register_builtin(function, f"aten::{name}")
 
 
@@ -80,7 +80,10 @@ _Device: Any = torch.device
 
 
 def _patch_device() -> None:
-    """`torch.device(0)`. The class can have no heirs: what stands for it makes its instances and knows them."""
+    """Replace `torch.device`, so that `torch.device(0)` works.
+
+    The class can't be subclassed, so a replacement creates its instances and recognises them.
+    """
 
     class Meta(type):
         def __call__(cls, *given: Any, **options: Any) -> Any:
@@ -103,13 +106,16 @@ def _patch_device() -> None:
 
     torch.device = device  # type: ignore[misc, assignment]
     _know_in_scripts(device, "device")
-    # And so do the schemas of operators, for what annotations say.
+    # Operator schemas also know the class by identity, for annotations.
     known = importlib.import_module("torch._library.infer_schema").SUPPORTED_PARAM_TYPES
     known |= {device: "Device", Optional[device]: "Device?"}  # noqa: UP045
 
 
 class _OfType(type):
-    """The class of `torch.cuda.FloatTensor` and its like, whose instances are tensors on the device of one dtype."""
+    """Metaclass of `torch.cuda.FloatTensor` etc.
+
+    Their instances are tensors of one dtype on the device.
+    """
 
     dtype: torch.dtype
     is_cuda = True
@@ -125,7 +131,7 @@ class _OfType(type):
 
 
 def _patch_types() -> None:
-    """`torch.cuda.FloatTensor` and `x.type("torch.cuda.FloatTensor")`."""
+    """Replace `torch.cuda.FloatTensor` etc. and `x.type("torch.cuda.FloatTensor")`."""
     made = {name: _OfType(name, (), {"dtype": dtype, "__module__": "torch.cuda"}) for name, dtype in _TYPES.items()}
     by_name = {f"torch.cuda.{name}": held for name, held in made.items()}
     for name, held in made.items():

@@ -1,7 +1,7 @@
-"""What of torch the host device can't do: each is refused by one exception, and noted as not emulated.
+"""Refuse and note the parts of torch that the host device can't execute.
 
-Charter: contestant process only; replaces attributes of torch for good. Imports torch. Without a note such code would
-fail with whatever torch says where there is no driver, and be convicted for it.
+Runs in a submission's process; replaces attributes of torch for good. Without a note such code would fail with torch's
+message about a missing driver, and would count as wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAMES = {
         "_create_multi_output_jit_fn": "kernels compiled while running (torch.cuda.jiterator)",
     },
 }
-"""Functions that are refused whatever they are given."""
+"""Functions that are refused whatever their arguments are."""
 
 _BACKWARD = "backward passes of tensors on the device (backward, torch.autograd.grad)"
 _DLPACK = "device memory by DLPack (torch.from_dlpack)"
@@ -46,20 +46,28 @@ _CUDART = "the CUDA runtime through torch (torch.cuda.cudart)"
 _BETWEEN_GPUS = frozenset(
     {"_scatter", "_scatter_out", "_gather", "_gather_out", "_broadcast", "_broadcast_out", "_broadcast_coalesced"}
 )
-"""What `torch.nn.parallel` asks of torch._C."""
+"""Functions of torch._C that `torch.nn.parallel` calls."""
 
 
 def refuse(construct: str, note: Callable[[str], None]) -> NoReturn:
-    """Note that `construct` is asked for, and raise `NotImplementedError`.
+    """Note that the solution used `construct`, and raise `NotImplementedError`.
 
-    The referee knows the exception again by its words (`breakage.REFUSAL`).
+    The referee recognises the exception by its text (`REFUSAL` in `referee/contestants/failures.py`).
+
+    Args:
+        construct: Name of the unsupported construct.
+        note: Records it.
     """
     note(construct)
     raise NotImplementedError(f"not emulated on the host device: {construct}")
 
 
 def refuse_absent(note: Callable[[str], None]) -> None:
-    """Replace what can't be done. `note` takes the name of something that was asked for."""
+    """Replace functions that the host device can't execute.
+
+    Args:
+        note: Called with the name of a construct that the solution used.
+    """
     for module, names in _NAMES.items():
         owner = importlib.import_module(module)
         for name, construct in names.items():
@@ -77,8 +85,9 @@ def refuse_absent(note: Callable[[str], None]) -> None:
 
 
 def _refuse_internals(note: Callable[[str], None]) -> None:
-    """What Python asks of torch's CUDA part in C++: a build without one lacks it, and one with it would ask a driver,
-    but for what `torch_cuda` has put in its place (functions of Python).
+    """Refuse torch's CUDA functions in C++ that `torch_cuda` has not replaced.
+
+    A build without CUDA has none of them; a build with CUDA would ask a driver.
     """
 
     def __getattr__(name: str) -> Any:
@@ -104,7 +113,10 @@ def _refusing(construct: str, note: Callable[[str], None]) -> Callable[..., NoRe
 
 
 def _refuse_graphs(note: Callable[[str], None]) -> None:
-    """Classes, as they are elsewhere: code names them in annotations, and asks whether something is one."""
+    """Refuse CUDA graphs.
+
+    They stay classes, because code uses them in annotations and `isinstance`.
+    """
 
     class CUDAGraph:
         def __new__(cls, *_: Any, **__: Any) -> Any:
@@ -120,7 +132,7 @@ def _refuse_graphs(note: Callable[[str], None]) -> None:
 
 
 def _refuse_backward(note: Callable[[str], None]) -> None:
-    """The engine asks for a driver's streams for tensors of this device."""
+    """Refuse backward passes: the engine asks for a driver's streams."""
 
     def patched(owner: Any, name: str) -> None:
         plain = getattr(owner, name)
@@ -138,8 +150,9 @@ def _refuse_backward(note: Callable[[str], None]) -> None:
 
 
 def _refuse_dlpack(note: Callable[[str], None]) -> None:
-    """A tensor is its own view. Other device memory would come as a tensor whose very storage is on the device, which
-    no operator here could use.
+    """Refuse DLPack imports, except for the device's own tensors.
+
+    Other device memory would become a tensor whose storage is on a device, which no operator here can use.
     """
     owner: Any = torch
     plain = owner.from_dlpack
@@ -156,8 +169,9 @@ def _refuse_dlpack(note: Callable[[str], None]) -> None:
 
 
 def _refuse_other_tensors(note: Callable[[str], None]) -> None:
-    """What torch makes sparse, or quantises, of a tensor on the device would be one of the CPU, or of a kind that no
-    operator here knows.
+    """Refuse sparse and quantised tensors on the device.
+
+    The result would be a CPU tensor, or of a kind that no operator here knows.
     """
 
     def patched(owner: Any, name: str, construct: str) -> None:
@@ -182,7 +196,7 @@ def _refuse_other_tensors(note: Callable[[str], None]) -> None:
 
 
 class _Runtime:
-    """What stands where `torch.cuda.cudart()` has the runtime's functions."""
+    """Replacement for the functions of `torch.cuda.cudart()`."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note

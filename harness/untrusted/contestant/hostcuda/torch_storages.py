@@ -1,11 +1,11 @@
-"""Storages of tensors on the host device: they say that they are there, and are copied to there, as `torch.save`,
-`torch.load` and `copy.deepcopy` expect of them.
+"""Make storages of the host device's tensors report and keep their device.
 
-Charter: contestant process only; replaces attributes of torch for good. Imports torch.
+`torch.save`, `torch.load` and `copy.deepcopy` need this. Runs in a submission's process; replaces attributes of torch
+for good.
 
-A storage of this device is to torch one of the CPU, so that operators can be carried out there. Which is which is
-written on what Python has of it, which torch keeps as long as the storage. Without that a copied tensor would lie in
-memory that no kernel may use, and a saved one would come back on the CPU.
+For torch, such a storage is on the CPU, so that operators can run there. An attribute on the storage's Python object
+marks it; torch keeps that object as long as the storage. Otherwise a copied tensor would be in memory that kernels may
+not use, and a saved tensor would be loaded to the CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARK = "_hostcuda_on_device"
 
 
 def patch_storages() -> None:
-    """Replace what torch asks of a storage, or makes one by."""
+    """Replace the functions of torch that query or create storages."""
     storage: Any = torch.UntypedStorage
     tensor: Any = torch.Tensor
     plain_new, plain_device, plain_of = storage.__new__, storage.device, tensor.untyped_storage

@@ -1,7 +1,7 @@
-"""Streams and events on the host device, torch's own and CUDA's: everything on a stream has happened when its call
-returns.
+"""Streams and events on the host device.
 
-Charter: contestant process only; replaces attributes of torch for good. Imports torch.
+All work on a stream is done when its call returns. Runs in a submission's process; replaces attributes of torch for
+good.
 """
 
 from __future__ import annotations
@@ -15,12 +15,18 @@ import torch
 __all__ = ["Streams", "make_streams"]
 
 _CUDA = 1
-"""Of c10::DeviceType: by numbers a stream is made without asking for a driver."""
+"""CUDA in c10::DeviceType. With numbers, a stream is created without asking for a driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """The classes that stand for `torch.cuda.Stream` and `Event`, and the one stream there is."""
+    """Replacements for `torch.cuda.Stream` and `Event`, and the only stream.
+
+    Attributes:
+        stream: The class of streams.
+        event: The class of events.
+        current: The only stream.
+    """
 
     stream: Any
     event: Any
@@ -28,8 +34,12 @@ class Streams:
 
 
 def make_streams() -> Streams:
-    """Replace `torch.Stream` and `torch.Event`, whose heirs those of `torch.cuda` are, as they are where torch is built
-    for CUDA: some code asks only whether it was given a stream.
+    """Replace `torch.Stream` and `torch.Event`, and derive torch.cuda's from them.
+
+    A CUDA build of torch derives them too, and some code asks only whether a value is a stream.
+
+    Returns:
+        The classes for `torch.cuda`.
     """
     plain_stream: Any = torch.Stream
     plain_event: Any = torch.Event

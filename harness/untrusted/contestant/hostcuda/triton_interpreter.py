@@ -1,8 +1,8 @@
-"""Triton on the host device: its kernels run in Triton's own interpreter, which needs no GPU, but the code around them
-asks for a driver.
+"""Run Triton kernels on the host device, in Triton's own interpreter.
 
-Charter: contestant process only. Waits for a solution to import Triton (it is no dependency) and gives it a driver that
-says what `torch.cuda` says here. Autotuning chooses the first configuration: the interpreter's times mean nothing.
+Runs in a submission's process. The interpreter needs no GPU, but the code around it asks for a driver. When a solution
+imports Triton (it is no dependency of the harness), it gets a driver that answers like `torch.cuda` here. Autotuning
+chooses the first configuration, because the interpreter's times mean nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ __all__ = ["interpret_triton", "triton_launches"]
 
 
 def interpret_triton(begins: Callable[[str | None], None]) -> None:
-    """Have every later import of Triton interpret its kernels. `begins` takes the name of each as it is launched, and
-    None as it ends.
+    """Make every later import of Triton interpret its kernels.
+
+    Args:
+        begins: Called with the name of a kernel as it is launched, and with None as it ends.
     """
     global _begins
     _begins = begins
@@ -35,7 +37,7 @@ def interpret_triton(begins: Callable[[str | None], None]) -> None:
 
 
 class _Driver:
-    """What Triton's code, and solutions that copy its tutorials, ask of `triton.runtime.driver.active`."""
+    """Answers what Triton and solutions ask of `triton.runtime.driver.active`."""
 
     def __init__(self) -> None:
         properties: Any = torch.cuda.get_device_properties()
@@ -89,12 +91,12 @@ class _Driver:
 
 
 def triton_launches() -> list[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]:
-    """Each Triton kernel that was interpreted: its name, how often, the last grid, and no block."""
+    """Return each interpreted kernel: name, launches, last grid, zeros for the block."""
     return [(name, count, grid, (0, 0, 0)) for name, (count, grid) in _launched.items()]
 
 
 _WARP_OPTIONS = {"num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer"}
-"""Options of a launch that Triton 3.2's autotuner passes on and its interpreter takes for parameters of the kernel."""
+"""Launch options that Triton 3.2's autotuner passes on and its interpreter takes for kernel parameters."""
 
 _begins: Callable[[str | None], None] | None = None
 
@@ -134,7 +136,7 @@ def _change_interpreter(module: ModuleType) -> None:
 
 
 def _equal_times(kernel: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, **__: Any) -> Any:
-    """All configurations take as long, so that the first one stays."""
+    """Return equal times for all configurations, so that the first one is chosen."""
     return 1.0 if quantiles is None else [1.0] * len(quantiles)
 
 
@@ -146,7 +148,10 @@ def _set_driver(module: ModuleType) -> None:
 
 
 def _make_indices_scalars(module: ModuleType) -> None:
-    """NumPy 2.4 makes no number of an array with one element, which older releases of Triton need in `range(0, n)`."""
+    """Let Triton's tensors be used as `range(0, n)`'s arguments.
+
+    NumPy 2.4 converts no one-element array to a number, which older releases of Triton rely on.
+    """
     original = getattr(module, "_patch_lang_tensor", None)
     if original is None:
         return
@@ -165,7 +170,7 @@ _CHANGES: dict[str, Callable[[ModuleType], None]] = {
 
 
 class _TritonFinder(importlib.abc.MetaPathFinder):
-    """Lets the others find Triton's modules and acts once they have been executed."""
+    """Changes Triton's modules after they have run; other finders find them."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -220,7 +220,7 @@ def fresh_court(tmp_path: Path) -> Iterator[Court]:
 def test_the_audited_calls_tell_that_small_sizes_are_right(court: Court) -> None:
     outcome = court.referee.judge(court.task(RIGHT))
     assert (outcome.status, outcome.labels) == (Status.passed, ()), outcome
-    assert outcome.evidence["small_workload"] == {"status": "passed", "reason": "right in the audited calls"}, outcome
+    assert outcome.evidence["small_workload"] == {"status": "passed", "reason": "correct in the audited calls"}, outcome
     assert all("not_run" not in held for held in outcome.evidence["audit"]["tools"].values()), outcome.evidence["audit"]
 
 
@@ -248,12 +248,12 @@ def test_a_tool_that_gives_no_answer_is_ended_and_told(court: Court, monkeypatch
     tools = outcome.evidence["audit"]["tools"]
     assert [name for name, held in tools.items() if "ended" in held or "not_run" in held] == ["synccheck"], tools
     said = tools["synccheck"]["ended"]
-    assert said.startswith("a call was not over within "), said
-    assert re.search(r"; all of it took \d+\.\d s at most under .*memcheck", said), said
-    assert said.endswith("may have a barrier that part of a block never reaches"), said
+    assert said.startswith("a call took more than "), said
+    assert re.search(r"; the whole solution took at most \d+\.\d s under .*memcheck", said), said
+    assert said.endswith("may have a barrier that some threads of a block never reach"), said
     refused = refusal(parse_policy({"refuse_labels": ["audit_incomplete"]}), labels=outcome.labels, evidence={})
     assert refused is not None
-    assert "did not come to its end" in refused.reason
+    assert "a tool of the audit was missing or did not finish" in refused.reason
 
 
 def test_a_tool_that_is_stuck_before_it_sees_anything_is_asked_again(
@@ -440,7 +440,7 @@ def test_a_tool_that_could_not_keep_all_has_not_seen_all(fresh_court: Court) -> 
     outcome = fresh_court.referee.settle(task)
     assert (outcome.status, outcome.labels) == (Status.passed, ("audit_incomplete",)), outcome
     ended = {name: held["ended"] for name, held in outcome.evidence["audit"]["tools"].items() if "ended" in held}
-    assert ended == {"racecheck": "its threads met more often than racecheck can keep"}
+    assert ended == {"racecheck": "the kernels have more pairs of accesses than racecheck can store"}
 
 
 @pytest.fixture

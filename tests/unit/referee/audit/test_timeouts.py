@@ -31,7 +31,7 @@ def test_others_are_named_with_what_they_took() -> None:
     paces.told(SanitizerTool.MEMCHECK, 1.25)
     paces.told(SanitizerTool.SYNCCHECK, 9.0)
     paces.told(SanitizerTool.INITCHECK, 2.5)
-    assert paces.others(SanitizerTool.SYNCCHECK) == "; all of it took 2.5 s at most under memcheck, initcheck"
+    assert paces.others(SanitizerTool.SYNCCHECK) == "; the whole solution took at most 2.5 s under memcheck, initcheck"
 
 
 def test_who_takes_too_long_is_given_up_once_and_told() -> None:
@@ -39,7 +39,7 @@ def test_who_takes_too_long_is_given_up_once_and_told() -> None:
     patience = ToolTimeouts(time.perf_counter, given_up.set)
     with patience.step("a call", lambda: 0.01, lambda: ", as others did"):
         assert given_up.wait(30.0)
-    assert patience.why == "a call was not over within 0 s, as others did"
+    assert patience.why == "a call took more than 0 s, as others did"
 
 
 def test_time_that_stands_counts_for_nobody() -> None:
@@ -66,7 +66,7 @@ def test_a_limit_that_becomes_shorter_while_a_step_goes_on_holds() -> None:
     with patience.step("a call", lambda: paces.limit_s(SanitizerTool.SYNCCHECK)):
         paces.told(SanitizerTool.MEMCHECK, 0.5)
         assert given_up.wait(30.0)
-    assert patience.why == f"a call was not over within {STEP_FLOOR_S:.0f} s"
+    assert patience.why == f"a call took more than {STEP_FLOOR_S:.0f} s"
 
 
 def test_a_step_that_is_over_is_left_alone() -> None:

@@ -264,7 +264,7 @@ def test_a_division_by_zero_is_told_with_its_line(records: dict[str, Record]) ->
     record = records["divide"]
     assert record.status is Status.crashed, record
     assert f"SIGFPE while calling forward; it was in kernel divide, line {line('divide', 'DIVIDE')}" in record.reason
-    assert "a GPU goes on" in record.reason
+    assert "a GPU continues with an undefined result" in record.reason
 
 
 def test_a_stack_that_overflowed_is_told(records: dict[str, Record]) -> None:

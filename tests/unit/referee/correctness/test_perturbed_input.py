@@ -108,7 +108,7 @@ def test_an_answer_that_stays_behind_is_found(variants: list[str], changed: str)
     failure = held.check(answered(workspace, contestant))
     assert failure is not None
     assert failure.status is Status.wrong_value
-    assert failure.reason == f"gives an earlier call's answer when {changed} has changed"
+    assert failure.reason == f"returns an earlier call's answer although {changed} changed"
     assert held.evidence == {"changed": [changed], "stale": True}
 
 

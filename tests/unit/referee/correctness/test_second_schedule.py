@@ -270,7 +270,7 @@ def test_what_an_answer_depends_on_has_to_be_written(judge: Judge, used: int) ->
     """A maximum passes over NaN, and a minimum over large numbers too: each is tried."""
     outcome = judge(f"ext.unset(x, {used})")
     assert outcome.status is Status.uninitialised_read, outcome
-    assert "nobody wrote this memory (shared part[32]" in outcome.reason
+    assert "this memory was never written (shared part[32]" in outcome.reason
 
 
 def test_what_differs_between_two_tensors() -> None:

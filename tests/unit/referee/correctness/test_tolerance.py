@@ -201,7 +201,8 @@ def test_the_reason_names_count_place_and_size_but_not_the_expected_digits() -> 
     assert failure is not None
     assert failure.status is Status.wrong_value
     assert failure.reason.startswith(
-        "3 of 1048576 values wrong, first at [0, 33]: got 1.25, expected about 0.98; off by up to 3.2"
+        "3 of 1048576 values wrong, first at [0, 33]: got 1.25, expected about 0.98; "
+        "largest error 320 % of the output's RMS"
     )
     assert "0.982" not in failure.reason
 
@@ -225,7 +226,7 @@ def test_low_precision_is_told_from_wrong_values() -> None:
     failure = failure_of([compare(rounded, truth)], FP32)
     assert failure is not None
     assert failure.status is Status.low_precision
-    assert "right only at bf16 precision, fp32 is asked for" in failure.reason
+    assert "too inexact for fp32, within the limits of bf16: typical error " in failure.reason
     assert failure_of([compare(rounded, truth)], BF16) is None
     rounded[3, 4] += 5.0
     failure = failure_of([compare(rounded, truth)], FP32)

@@ -109,7 +109,7 @@ def test_limits_follow_it_for_its_class_and_coarser_ones() -> None:
     found = Sensitivity(precision=FP16, rms=0.02, max=0.001)
     limits = limits_for(FP16, None, found)
     assert (limits.rms, limits.max) == (0.08, LIMITS[FP16].max)
-    assert "four times what inputs and weights rounded to fp16 do" in limits.note
+    assert "four times the error from rounding inputs and weights to fp16" in limits.note
     assert limits_for(BF16, None, found).rms == 0.08
     assert limits_for(FP8, None, found) == LIMITS[FP8]
     assert limits_for(TF32, None, found) == LIMITS[TF32]
@@ -187,7 +187,7 @@ def test_honest_code_of_a_class_passes_where_its_rounding_decides_which_is_large
     assert finding.judgement is not None
     (output,) = finding.judgement.evidence["outputs"]
     assert output["rms_error"] > LIMITS[precision].rms
-    assert f"weights rounded to {precision.value}" in output["limits"]["note"]
+    assert f"rounding inputs and weights to {precision.value}" in output["limits"]["note"]
     assert finding.judgement.reached is precision
 
 
@@ -249,7 +249,7 @@ def test_nothing_makes_zeros_right_or_half_an_answer() -> None:
     assert status(judged(half, BF16, **held)) is Status.wrong_value
     most = limits_for(BF16, None, Sensitivity(precision=BF16, rms=0.3, max=0.3))
     assert (most.rms, most.max) == (MOST_RMS, 1.2)
-    assert "the most there is" in most.note
+    assert "the largest allowed" in most.note
 
 
 def test_an_overflow_of_the_class_stays_one() -> None:

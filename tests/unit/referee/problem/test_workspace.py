@@ -224,7 +224,7 @@ IN_A_LIST = """
 
 
 def test_a_reference_that_would_fail_on_a_gpu_is_refused_where_there_is_none() -> None:
-    with pytest.raises(ProblemError, match=r"fails on a GPU: .* layers\[0\].weight is no parameter .* nn.ModuleList"):
+    with pytest.raises(ProblemError, match=r"fails on a GPU: .* layers\[0\].weight is not a param.* nn.ModuleList"):
         workspace(IN_A_LIST)
     workspace(IN_A_LIST.replace("self.layers[0](x)", "self.layers[0].to(x.device)(x)")).close()
 

@@ -93,7 +93,7 @@ def judge(zygote: Zygote, held: Problem, answer: str, tmp_path: Path, *, allow: 
 def test_a_problem_whose_answer_is_constant_is_refused(zygote: Zygote, tmp_path: Path) -> None:
     outcome = judge(zygote, CONSTANT, "torch.zeros(37, 1)", tmp_path, allow=False)
     assert outcome.status is Status.harness_error
-    assert "degenerate problem: it takes for right zeros" in outcome.reason
+    assert "degenerate problem: it accepts a wrong answer: zeros" in outcome.reason
     assert "--allow-degenerate" in outcome.reason
 
 
@@ -155,7 +155,7 @@ def test_other_sizes_under_one_name_are_looked_at_too() -> None:
         workspace = Workspace(held, Workload(name="full", sizes=sizes), device, sets_wanted=3, secret=random.Random(1))
         try:
             if sizes:
-                with pytest.raises(ProblemError, match="takes for right zeros"):
+                with pytest.raises(ProblemError, match="accepts a wrong answer: zeros"):
                     soundness.check(workspace)
             else:
                 assert soundness.check(workspace) == ()

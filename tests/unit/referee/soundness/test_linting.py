@@ -140,7 +140,7 @@ FLAWS = {
     "an operation without effect": (
         source("return torch.relu(torch.softmax(x, dim=1))"),
         "dropped_operation",
-        "relu left out: changes nothing",
+        "relu left out: equals the reference's output",
     ),
     "chance in forward": (source("return x + torch.rand_like(x)"), "deterministic", "random"),
     "inputs that no seed decides": (
@@ -260,7 +260,7 @@ def test_a_graph_that_does_not_trace_is_said_so() -> None:
     (check,) = [item for item in report.checks if item.rule == "dropped_operation"]
     assert check.verdict is RuleVerdict.NOT_CHECKED
     assert "torch.fx" in check.details[0]
-    assert any("torch.fx does not trace it" in note for note in report.notes)
+    assert any("torch.fx does not trace the model" in note for note in report.notes)
 
 
 def test_every_operation_of_a_chain_is_left_out_in_turn() -> None:
@@ -279,7 +279,7 @@ def test_a_long_loop_is_tried_step_by_step_up_to_a_number_that_is_told(monkeypat
     assert not any("not tried" in note for note in report.notes)
     monkeypatch.setattr(graph, "MAX_MUTANTS", 120)
     many = lint(source(loop.format(40)), variants=("zero_mean",))
-    assert "80 operations beyond the first 120 changed were not tried" in many.notes
+    assert "80 changed graphs beyond the first 120 were not tried" in many.notes
 
 
 def test_state_is_left_as_it_was() -> None:
@@ -311,8 +311,8 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["problems", "lint", str(folder), "--device", "cpu"]) == 1
     shown = capsys.readouterr()
     assert "✗ level1/2" in shown.out
-    assert "zeros: changes nothing" in shown.out
-    assert "declare a small one" in shown.out
+    assert "zeros: equals the reference's output" in shown.out
+    assert "declare a small workload" in shown.out
     assert "2 of 3 checked" in shown.err
 
 
@@ -384,12 +384,12 @@ def test_a_lint_cut_short_goes_on_with_what_is_left(
     out, table = tmp_path / "kept" / "lint.jsonl", tmp_path / "lint.md"
     call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]
     assert main([*call, "--budget-s", "1e-9"]) == 3
-    assert "3 of 3 left undone; go on with --resume" in capsys.readouterr().err
+    assert "3 of 3 not checked; run again with --resume" in capsys.readouterr().err
     assert main([*call, "--shard", "1/3"]) == 0
     assert main([*call, "--resume", "--markdown", str(table)]) == 1
     shown = capsys.readouterr()
     assert "level1/1 " not in shown.out.split("[2/3]")[1]
-    assert "2 of 3 checked break a rule" in shown.err
+    assert "2 of 3 checked problems break a rule" in shown.err
     assert len(out.read_text().splitlines()) == 3
     text = table.read_text()
     assert "3 problems (3 at full) on cpu" in text
@@ -416,7 +416,7 @@ def test_a_problem_that_memory_does_not_suffice_for(folder: Path, capsys: pytest
     shown = capsys.readouterr()
     assert "loads" in shown.out
     assert "not enough memory to check it: this machine has too little free memory: use a smaller" in shown.out
-    assert "fault of the harness" not in shown.err
+    assert "error of the harness" not in shown.err
 
 
 def test_a_level_by_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -440,7 +440,7 @@ def test_a_file_of_findings_that_is_none(folder: Path, tmp_path: Path, capsys: p
     call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]
     out.write_text('{"format": 1}\n{"format": 1}\n')
     assert main(call) == 2
-    assert "--resume goes on with it" in capsys.readouterr().err
+    assert "pass --resume to continue it" in capsys.readouterr().err
     assert main([*call, "--resume"]) == 2
     assert "line 1" in capsys.readouterr().err
     out.write_text('{"format": 99}\n\n')
@@ -484,8 +484,8 @@ def test_a_broken_context_is_the_problems_fault_and_the_rest_is_left(
     command = [sys.executable, "-m", "harness", "problems", "lint", str(folder), "--device", "cuda", "--out", str(out)]
     first = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert first.returncode == 3, first.stderr
-    assert "gave up" in first.stdout
-    assert "1 of 2 left undone" in first.stderr
+    assert "the GPU failed" in first.stdout
+    assert "1 of 2 not checked" in first.stderr
     second = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=300, check=False)
     assert second.returncode == 1
     assert len(out.read_text().splitlines()) == 2

@@ -112,16 +112,16 @@ def test_a_small_lie_needs_many_calls_a_burst_to_show() -> None:
 
 
 IMPOSSIBLE = {
-    "negative": ([-1e-3] + [1e-3] * 7, None, "no duration"),
-    "zero": ([0.0] + [1e-3] * 7, None, "no duration"),
-    "nan": ([math.nan] + [1e-3] * 7, None, "no duration"),
-    "infinite": ([math.inf] + [1e-3] * 7, None, "no duration"),
+    "negative": ([-1e-3] + [1e-3] * 7, None, "not a positive finite number"),
+    "zero": ([0.0] + [1e-3] * 7, None, "not a positive finite number"),
+    "nan": ([math.nan] + [1e-3] * 7, None, "not a positive finite number"),
+    "infinite": ([math.inf] + [1e-3] * 7, None, "not a positive finite number"),
     "too_few": ([1e-3] * 7, None, "7 times were claimed for 8 calls"),
     "too_many": ([1e-3] * 9, None, "9 times were claimed for 8 calls"),
     "none": ([], None, "0 times"),
     "longer_than_the_burst": ([2e-3] * 8, None, "more than the 10 ms"),
     "windows_missing": ([1e-3] * 8, [1e-3] * 3, "3 windows"),
-    "window_negative": ([1e-3] * 8, [-1.0] + [1.1e-3] * 7, "no duration"),
+    "window_negative": ([1e-3] * 8, [-1.0] + [1.1e-3] * 7, "not a positive finite number"),
     "window_shorter_than_its_call": ([1e-3] * 8, [0.5e-3] + [1.1e-3] * 7, "inside a window of"),
     "windows_longer_than_the_burst": ([1e-3] * 8, [2e-3] * 8, "claimed windows add up"),
 }
@@ -198,7 +198,7 @@ def test_the_referee_s_own_numbers_must_be_possible() -> None:
         judge_claims([], calls=0, wall_s=1.0, calibration=calibration)
     with pytest.raises(ValueError, match="takes time"):
         judge_claims([1.0], calls=1, wall_s=0.0, calibration=calibration)
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="must not be negative"):
         Tolerance(relative=-1.0)
 
 
@@ -209,4 +209,4 @@ def test_less_than_flushes_and_copies_cost_disqualifies() -> None:
     verdict = judge([1e-3] * CALLS, CALLS * 1.08e-3, calibration)
     assert verdict.failure is not None
     assert verdict.failure.status is Status.disqualified
-    assert "flushes and copies" in verdict.reason
+    assert "cache flushes and output copies" in verdict.reason

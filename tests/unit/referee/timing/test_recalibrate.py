@@ -137,7 +137,7 @@ def test_honest_code_is_not_convicted_by_a_disturbed_calibration(court: Court) -
     accused = judge(wrong)
     assert accused.by_calibration
     assert accused.failure is not None
-    assert "flushes and copies" in accused.reason
+    assert "cache flushes and output copies" in accused.reason
     judged = judge_fairly(judge, wrong, lambda: court.again(wrong), nobody)
     assert judged.failure is None
     assert judged.speedup is not None
@@ -165,7 +165,7 @@ def test_a_liar_gains_nothing(court: Court) -> None:
         judged = judge_fairly(judge, known, lambda known=known: replace(court.again(known), calm=True), nobody)  # type: ignore[misc]
         assert judged.failure is not None
         assert judged.failure.status is Status.disqualified
-        assert "flushes and copies" in judged.reason
+        assert "cache flushes and output copies" in judged.reason
         assert judged.timing["calibrated_again"]["times"] == 1
 
 

@@ -230,7 +230,7 @@ def test_inside_the_noise_floor_it_is_the_same(solution_s: float, words: str) ->
         (1e-3, 1.012e-3, "the same as eager (within 1."),
         (1e-3, 0.9e-3, "1.11x eager"),
         (100e-6, 105e-6, "0.952x eager (0.9"),
-        (100e-6, 105e-6, "tells little: the noise floor is 16%"),
+        (100e-6, 105e-6, "within the noise floor of 16%"),
     ],
 )
 def test_on_the_host_the_floor_is_of_the_rounds_themselves(reference_s: float, solution_s: float, words: str) -> None:
@@ -347,8 +347,12 @@ def launched(
 @pytest.mark.parametrize(
     ("why", "label", "words"),
     [
-        (WAITS, WAITS_FOR_DEVICE, "its forward waits for the device, so that the wait counts"),
-        (BurstRefusal(RefusalCause.FAILS, "RuntimeError: no queues here"), NOT_QUEUED, "so that launching them counts"),
+        (WAITS, WAITS_FOR_DEVICE, "its forward waits for the device, so the wait counts as its time"),
+        (
+            BurstRefusal(RefusalCause.FAILS, "RuntimeError: no queues here"),
+            NOT_QUEUED,
+            "so launch overhead counts as its time",
+        ),
     ],
 )
 def test_what_is_not_queued_counts_by_the_clock_and_is_not_accused(why: BurstRefusal, label: str, words: str) -> None:

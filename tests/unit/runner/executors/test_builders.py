@@ -51,7 +51,7 @@ def test_a_zygote_starts_when_it_is_expected_and_once(tmp_path: Path) -> None:
         assert zygote.alive
     finally:
         zygote.close()
-    with pytest.raises(ZygoteError, match="ended"):
+    with pytest.raises(ZygoteError, match="closed"):
         zygote.start()
 
 

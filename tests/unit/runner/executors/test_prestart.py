@@ -130,8 +130,13 @@ def blocked_in_planning(place: Place) -> None:
     ("arguments", "code", "message", "starts"),
     [
         (("gone",), 2, "gone: there is no such file or folder", False),
-        ((), 2, "no solutions named: give files or folders", False),
-        (("solutions", "--problems", "gone"), 2, "no folder of problems at gone: name one by --problems", False),
+        ((), 2, "no solutions named: pass files or folders", False),
+        (
+            ("solutions", "--problems", "gone"),
+            2,
+            "no problems found: the folder gone does not exist; name another by --problems",
+            False,
+        ),
         (("solutions", "--seeds", "none"), 2, "seeds", False),
         (("empty",), 2, "empty: no solution in it; solutions are files like", True),
         (("solutions", "--problem", "level1/20"), 2, "there is no problem 'level1/20' in problems", True),
@@ -162,7 +167,7 @@ def test_a_resumed_run_with_nothing_left_to_do_leaves_no_process(place: Place) -
     assert place.left(WORKER) == []
     code, err = place.run("solutions", "--run-id", "r", "--unchecked", "--resume", *QUICK)
     assert code == 0, err
-    assert "0 to evaluate, 1 already there" in err
+    assert "0 to evaluate, 1 already done" in err
     assert place.left(WORKER) == []
     no_zygote_is_left(place)
 
@@ -193,7 +198,7 @@ def test_a_run_that_is_ended_while_it_is_planned_leaves_no_process(
     child.send_signal(number)
     _, err = child.communicate(timeout=LIMIT_S)
     assert child.returncode == code, err
-    assert "nothing was finished, and the same call starts anew" in err
+    assert "no solution was finished; the same command starts again" in err
     assert "Traceback" not in err
     assert place.left(WORKER) == []
     no_zygote_is_left(place)
