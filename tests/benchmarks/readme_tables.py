@@ -1,16 +1,15 @@
 """Everything that is said of the tuned solutions' run, made from it: `python -m tests.benchmarks.readme_tables`.
 
-    python -m tests.benchmarks.readme_tables            # writes all four
-    python -m tests.benchmarks.readme_tables --check    # exit code 1 where one of them says something else
-    python -m tests.benchmarks.readme_tables --print    # the README's part to stdout, nothing is written
+    python -m tests.benchmarks.readme_tables            # writes all three
+    python -m tests.benchmarks.readme_tables --check    # exit code 1 if one of them says something else
 
 It writes, from the records in `results/h200` and the times of compiled references in `results/h200-baselines` and
-`results/h200-autotuned` (`apart`): the summary between the markers in README.md; `results/h200/README.md` with a row a
-solution; `results/h200/leaderboard.csv`; and the line of each solution's comment that says what it reached
-(`reached`), where the file is the one that was run. Run from the repository root.
+`results/h200-autotuned` (`apart`): `results/h200/README.md` with a row for each level and each solution;
+`results/h200/leaderboard.csv`; and the line of each solution's comment that says what it reached (`reached`), if the
+file is the one that was run. Run from the repository root.
 
-Times are medians of device time; a speedup over eager is the record's, beside its 95 % interval. Faster counts where
-the whole interval is above 1 and further from it than the noise floor. Of max-autotune with and without CUDA graphs
+Times are medians of device time. A speedup over eager is the record's, beside its 95 % interval. A solution is faster
+if the whole interval is above 1 and further from it than the noise floor. Of max-autotune with and without CUDA graphs
 (which copy the inputs) the faster one decides what beats it. A solution that did not pass, or was not timed, has its
 status in place of times.
 """
@@ -32,14 +31,11 @@ from harness.results.writer import RunStore
 from . import apart, reached
 from .apart import Lead
 
-BEGIN = "<!-- tuned solutions: begin; written by python -m tests.benchmarks.readme_tables -->"
-END = "<!-- tuned solutions: end -->"
 AUTHOR = "tuned"
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "results" / "h200"
 COMPILED = ROOT / "results" / "h200-baselines"
 AUTOTUNED_APART = ROOT / "results" / "h200-autotuned"
-README = ROOT / "README.md"
 SOLUTIONS = ROOT / "solutions"
 
 GRAPHS, NO_GRAPHS = Baseline.COMPILE_MAX_AUTOTUNE, Baseline.COMPILE_MAX_AUTOTUNE_NO_CUDAGRAPHS
@@ -64,22 +60,10 @@ APART = (
     "max-autotune those of solutions that were not run beside it, `results/h200-autotuned`) is compared by both "
     f"speedups over eager, and faster asks for {apart.MARGIN:.0%} more than the interval."
 ).replace("%", " %")
-BEST = 5
-"""Rows of the README's summary for the fastest against eager, and as many against max-autotune."""
-
-SHOWN = (
-    "tuned/level1/4_eight_rows.py",
-    "tuned/level1/2_tensor_cores.py",
-    "tuned/level2/104_triton_swiglu.py",
-    "tuned/level2/113_triton_row.py",
-    "tuned/level2/131_triton_int8.py",
-    "tuned/level3/109_plain_cpp.py",
-)
-"""In the README's summary whatever they reach: a matrix and a vector, a product on tensor cores, Triton, plain C++."""
 
 
 class TablesError(Exception):
-    """The README or the run is not as it has to be; the message says what to do."""
+    """The run is not usable; the message says what to do."""
 
 
 def chosen(records: Sequence[Record]) -> list[Record]:
@@ -143,18 +127,18 @@ def legend(results: Results) -> str:
     return " ".join(parts)
 
 
-def summary(results: Results) -> str:
-    """Markdown for the README: a line a level, rows of the best solutions and of `SHOWN`, and what columns mean."""
+def levels(results: Results) -> list[str]:
+    """Return the lines of a Markdown table with a row for each level, and one for all if there are several."""
     heads = ("", "solutions", "passed", "faster than eager", "geometric mean")
     heads += ("compared with compile", "faster") if results.compiled else ()
     heads += ("with max-autotune", "faster") if results.strictest else ()
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    levels = sorted({_place(record.problem)[0] for record in results.records})
-    for level in levels:
-        lines.append(_level(results, level, [r for r in results.records if _place(r.problem)[0] == level]))
-    if len(levels) > 1:
+    names = sorted({_place(record.problem)[0] for record in results.records})
+    for name in names:
+        lines.append(_level(results, name, [r for r in results.records if _place(r.problem)[0] == name]))
+    if len(names) > 1:
         lines.append(_level(results, "all", results.records))
-    return "\n".join([*lines, "", *_table(results, _shown(results)), "", legend(results)])
+    return lines
 
 
 def _level(results: Results, name: str, own: Sequence[Record]) -> str:
@@ -176,14 +160,6 @@ def _level(results: Results, name: str, own: Sequence[Record]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _shown(results: Results) -> list[Record]:
-    names = set(SHOWN)
-    for held in (results.eager, results.strictest):
-        timed = {name: lead.speedup for name, lead in held.items() if lead.speedup}
-        names |= set(sorted(timed, key=lambda name: -timed[name])[:BEST])
-    return [record for record in results.records if record.solution in names]
-
-
 def page(results: Results) -> str:
     """`README.md` of the run's folder: what ran, the levels, and a row a solution."""
     machine = results.records[0].environment
@@ -194,6 +170,8 @@ def page(results: Results) -> str:
         f"`solutions/tuned` on {machine.get('gpu', 'an unknown GPU')}, driver {machine.get('driver')}, torch "
         f"{machine.get('torch')}, {' and '.join(days)}. Written by `python -m tests.benchmarks.readme_tables` from the "
         "records beside it; `run.yaml` has the configuration and the machine, `leaderboard.csv` the ranks.",
+        "",
+        *levels(results),
         "",
         legend(results),
         "",
@@ -271,21 +249,13 @@ def _milliseconds(record: Record, side: str) -> str:
     return "" if value is None else f"{value * 1e3:.3g} ms"
 
 
-def replaced(text: str, new: str) -> str:
-    """`text` with what stands between the markers replaced. Raises `TablesError` where they are not there once each."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise TablesError(f"put these two lines into the README, where the table belongs:\n{BEGIN}\n{END}")
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{new}\n\n{END}{rest.split(END)[1]}"
-
-
 def records_of(run: Path) -> list[Record]:
     if not (run / "records.jsonl").is_file():
         raise TablesError(f"no records in {run}")
     return RunStore.open(run).records()
 
 
-def made(run: Path, readme: Path, solutions: Path, *apart_in: Path) -> dict[Path, str]:
+def made(run: Path, solutions: Path, *apart_in: Path) -> dict[Path, str]:
     """Every file that this writes, with its text. `apart_in`: the folders that `Results` takes. Raises `TablesError`
     and `ReachedError`."""
     results = Results(records_of(run), *apart_in)
@@ -294,26 +264,19 @@ def made(run: Path, readme: Path, solutions: Path, *apart_in: Path) -> dict[Path
     texts[run / "leaderboard.csv"] = csv.leaderboard(leaderboard(results.records, by=By.solution))
     if stood:
         texts[run / reached.COMMENTS_FILE] = json.dumps(stood, indent=1, sort_keys=True) + "\n"
-    texts[readme] = replaced(readme.read_text(), summary(results))
     return texts
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, default=RUN, help="the run's folder (results/h200)")
-    parser.add_argument("--readme", type=Path, default=README)
     parser.add_argument("--solutions", type=Path, default=SOLUTIONS, help="the folder of authors (solutions)")
     parser.add_argument("--baselines", type=Path, default=COMPILED, help="folder of the compiled references' times")
     parser.add_argument("--autotuned", type=Path, default=AUTOTUNED_APART, help="the same with max-autotune")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--check", action="store_true", help="change nothing; exit code 1 where something differs")
-    what.add_argument("--print", action="store_true", help="write the README's part to stdout, change nothing")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if something differs")
     given = parser.parse_args(None if arguments is None else list(arguments))
     try:
-        if given.print:
-            print(summary(Results(records_of(given.run), given.baselines, given.autotuned)))
-            return 0
-        texts = made(given.run, given.readme, given.solutions, given.baselines, given.autotuned)
+        texts = made(given.run, given.solutions, given.baselines, given.autotuned)
     except (TablesError, reached.ReachedError) as error:
         print(f"readme_tables: {error}", file=sys.stderr)
         return 1

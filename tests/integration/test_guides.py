@@ -71,6 +71,10 @@ RUNS: dict[str, As] = {
         said="1 passed",
         needs="harness eval solutions/",
     ),
+    "harness eval first/solutions --problems first/problems": As(
+        lines=(f"harness eval first/solutions --problems first/problems --run-id first {QUICKLY}",),
+        said="1 solution, 1 passed",
+    ),
     "harness extract response.txt --problem level1/16 --author some-model --out solutions": As(said="some-model"),
     "harness show results/<run> [solution]": As(
         lines=(f"harness show {EXAMPLE}", f"harness show {EXAMPLE} 17_bfloat16"), said="low_precision"
@@ -257,7 +261,8 @@ def all_shown() -> dict[str, list[str]]:
 
 
 def code_in(name: str, language: str) -> list[str]:
-    text = (GUIDES / name).read_text(encoding="utf-8")
+    """The blocks in a language of a guide or of the README."""
+    text = (ROOT / name if name == "README.md" else GUIDES / name).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -290,9 +295,21 @@ def test_the_guides_that_readers_are_promised_exist_and_are_linked() -> None:
     linked = {Path(target).name for target in re.findall(r"\]\((harness/guides/[^)#\s]+)\)", readme)}
     for path in GUIDES.glob("*.md"):
         linked |= {Path(target).name for target in re.findall(r"\]\(([a-z_]+\.md)\)", path.read_text(encoding="utf-8"))}
-    assert linked == {path.name for path in GUIDES.glob("*.md")}
+    assert {path.name for path in GUIDES.glob("*.md")} <= linked
     wanted = {"writing_a_problem", "writing_a_solution", "verdicts", "trust", "time", "long_runs", "ci", "python"}
     assert wanted <= {path.stem for path in GUIDES.glob("*.md")}
+
+
+def test_the_readme_is_short_and_complete() -> None:
+    from harness.core.status import Status
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 250
+    rooms = {path.parent.name for path in (ROOT / "harness").glob("*/__init__.py")}
+    assert rooms | {"guides"} == set(re.findall(r"^harness/([a-z]+)/  ", readme, flags=re.MULTILINE))
+    groups = readme.partition("## Verdicts")[2].partition("## Trust")[0]
+    named = {name for line in groups.splitlines() if line.startswith("|") for name in re.findall(r"`([a-z_]+)`", line)}
+    assert {item.value for item in Status if not item.value.startswith("wrong_")} == named
 
 
 def test_every_command_of_the_program_is_shown_somewhere() -> None:
@@ -335,6 +352,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "response.txt": f"Here it is:\n\n```python\n{TORCH.format('A, B', 'A.T @ B')}```\n",
         "my_problems/level1/7_row_scale.py": code_in("writing_a_problem.md", "python")[0],
         "my_problems/level1/workloads.yaml": code_in("writing_a_problem.md", "yaml")[0],
+        "first/problems/level1/1_scale_shift_relu.py": code_in("README.md", "python")[0],
+        "first/problems/level1/workloads.yaml": code_in("README.md", "yaml")[0],
+        "first/solutions/me/level1/1_fused.py": code_in("README.md", "python")[1],
         "runs/my_model/level_1_problem_1_sample_0_kernel.py": TORCH.format("x", "torch.clamp(x, min=0)"),
         "../KernelBench/KernelBench/level1/1_ReLU.py": (
             "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n\n"

@@ -1,4 +1,4 @@
-"""The tuned solutions: named, explained, constructed like their references; some run here; README and run agree.
+"""The tuned solutions: named, explained, constructed like their references; some run here; page and run agree.
 
 That all of them pass, and how fast they are, is in the committed run `results/h200`: no GPU is needed to check it.
 """
@@ -111,13 +111,10 @@ class TestTheCommittedRun:
             assert reached.line_in(TUNED[record.solution].source) == line
 
     def test_what_is_written_from_it_is_up_to_date(self, committed: readme_tables.Results) -> None:
-        """The README's part, the page of all solutions, the leaderboard; each is compared by itself."""
-        assert readme_tables.BEGIN in readme_tables.README.read_text()
-        run, readme, solutions = readme_tables.RUN, readme_tables.README, readme_tables.SOLUTIONS
-        texts = readme_tables.made(run, readme, solutions, readme_tables.COMPILED, readme_tables.AUTOTUNED_APART)
-        assert {readme_tables.README, readme_tables.RUN / "README.md", readme_tables.RUN / "leaderboard.csv"} <= set(
-            texts
-        )
+        """The page of all solutions, the leaderboard; each is compared by itself."""
+        run = readme_tables.RUN
+        texts = readme_tables.made(run, readme_tables.SOLUTIONS, readme_tables.COMPILED, readme_tables.AUTOTUNED_APART)
+        assert {run / "README.md", run / "leaderboard.csv"} <= set(texts)
         for path, text in texts.items():
             assert path.read_text() == text, path
 
@@ -296,7 +293,7 @@ class TestBesideCodeThatTorchCompiled:
         assert "| over eager (95 %) | over compile | SoL |" in readme_tables.page(results)
         assert "| 3 (2.9 to 3.1) | 1.5 |" in readme_tables.page(results)
         assert "Of 1 that could be compared 1 are faster than `torch.compile`" in readme_tables.page(results)
-        level = next(line for line in readme_tables.summary(results).splitlines() if line.startswith("| level1 |"))
+        level = next(line for line in readme_tables.levels(results) if line.startswith("| level1 |"))
         assert level.endswith("| 3.00x | 1 | 1 |")
 
 
@@ -305,9 +302,9 @@ class TestTheTable:
 
     @pytest.fixture
     def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """A run of the examples with solutions and README of its own; the arguments that name them."""
+        """A run of the examples with solutions of its own; the arguments that name them."""
         monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
-        run, solutions, readme = tmp_path / "run", tmp_path / "solutions", tmp_path / "README.md"
+        run, solutions = tmp_path / "run", tmp_path / "solutions"
         shutil.copytree(self.RECORDS, run)
         lines = []
         for text in (self.RECORDS / "records.jsonl").read_text().splitlines():
@@ -320,8 +317,7 @@ class TestTheTable:
             path.write_text(source)
             lines.append(json.dumps({**held, "solution_digest": digest_text(source)}))
         (run / "records.jsonl").write_text("\n".join(lines) + "\n")
-        readme.write_text(f"before\n{readme_tables.BEGIN}\nold\n{readme_tables.END}\nafter\n")
-        own = ["--run", str(run), "--readme", str(readme), "--solutions", str(solutions)]
+        own = ["--run", str(run), "--solutions", str(solutions)]
         return [*own, "--baselines", str(tmp_path / "baselines"), "--autotuned", str(tmp_path / "autotuned")]
 
     def library_call(self) -> Record:
@@ -342,7 +338,7 @@ class TestTheTable:
         median_s = call.timing["solution"]["device"]["median_s"]
         assert f"| {median_s * 1e3:.3g} ms |" in row
         assert f"{call.speedup:.3g}" in row
-        rows = [line for line in lines if line.startswith("| level")]
+        rows = [line for line in lines if re.match(r"\| level\d/", line)]
         assert len(rows) == len(results.records)
         assert lines[-1].startswith(f"{len(rows)} solutions, ")
 
@@ -368,17 +364,17 @@ class TestTheTable:
         assert "| 2 | 0.9 |" in readme_tables.page(one)
         assert "1 are faster than eager (geometric mean of all 1.50x), 0 than eager and" in readme_tables.page(one)
         assert readme_tables.COMPARED in readme_tables.page(one)
-        level = next(line for line in readme_tables.summary(both).splitlines() if line.startswith("| level1 |"))
+        level = next(line for line in readme_tables.levels(both) if line.startswith("| level1 |"))
         assert level.endswith("| 1 | 1 | 1 | 1.50x | 1 | 1 |")
 
     def test_without_max_autotune_it_says_so_and_has_no_columns_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
         results = readme_tables.Results(readme_tables.records_of(self.RECORDS))
-        for text in (readme_tables.page(results), readme_tables.summary(results)):
-            assert readme_tables.NOT_COMPARED in text
-            assert not [line for line in text.splitlines() if line.startswith("|") and "autotune" in line]
-            for table in re.findall(r"(?:^\|.*\n?)+", text, re.M):
-                assert len({line.count("|") for line in table.splitlines()}) == 1
+        text = readme_tables.page(results)
+        assert readme_tables.NOT_COMPARED in text
+        assert not [line for line in text.splitlines() if line.startswith("|") and "autotune" in line]
+        for table in re.findall(r"(?:^\|.*\n?)+", text, re.M):
+            assert len({line.count("|") for line in table.splitlines()}) == 1
 
     def test_a_lead_within_the_noise_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
@@ -389,18 +385,8 @@ class TestTheTable:
         results = readme_tables.Results([replace(held, speedup=1.002, timing=timing)])
         assert not results.faster(results.records[0])
 
-    def test_it_stands_between_the_markers(self) -> None:
-        text = f"before\n{readme_tables.BEGIN}\nold\n{readme_tables.END}\nafter\n"
-        new = readme_tables.replaced(text, "| new |")
-        assert "old" not in new
-        assert new.startswith("before\n")
-        assert new.endswith("\nafter\n")
-        assert readme_tables.replaced(new, "| new |") == new
-        with pytest.raises(readme_tables.TablesError, match="put these two lines"):
-            readme_tables.replaced("no markers", "| new |")
-
     def test_one_command_writes_all_and_the_check_sees_every_difference(self, place: list[str]) -> None:
-        run, readme, solutions = (Path(place[index]) for index in (1, 3, 5))
+        run, solutions = Path(place[1]), Path(place[3])
         assert readme_tables.main([*place, "--check"]) == 1
         assert readme_tables.main(place) == 0
         assert readme_tables.main([*place, "--check"]) == 0
@@ -410,7 +396,7 @@ class TestTheTable:
         kept = json.loads((run / reached.COMMENTS_FILE).read_text())
         assert kept == {"naive/level1/17_library_call.py": TestTheLineOfAComment.LINE}
         assert readme_tables.main(place) == 0, "written twice it is the same"
-        for path in (run / "README.md", run / "leaderboard.csv", readme, call):
+        for path in (run / "README.md", run / "leaderboard.csv", call):
             held = path.read_text()
             path.write_text(held.replace("1", "2", 1) if path != call else reached.with_line(held, None))
             assert readme_tables.main([*place, "--check"]) == 1, path
@@ -420,9 +406,9 @@ class TestTheTable:
     def test_a_solution_changed_after_the_run_is_refused(
         self, place: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        call = Path(place[5]) / "naive" / "level1" / "17_library_call.py"
-        readme = Path(place[3]).read_text()
+        call = Path(place[3]) / "naive" / "level1" / "17_library_call.py"
+        page = Path(place[1]) / "README.md"
         call.write_text(call.read_text() + "\n")
         assert readme_tables.main(place) == 1
         assert "changed after they were run, run them again: naive/level1/17_library_call.py" in capsys.readouterr().err
-        assert Path(place[3]).read_text() == readme
+        assert not page.exists()

@@ -6,6 +6,7 @@ console says and what it asks the network for is kept.
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -81,6 +82,20 @@ class Page:
         extra = {"text": text} if text else {}
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **extra)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    def screenshot(self, width: int, height: int, scale: float = 1.0) -> bytes:
+        """The top of the page in the light theme as a PNG of `width` x `height` pixels; `scale` below 1 shrinks it."""
+        shown = {"width": round(width / scale), "height": round(height / scale)}
+        self.send("Emulation.setDeviceMetricsOverride", **shown, deviceScaleFactor=1, mobile=False)
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+        self.send("Emulation.setScrollbarsHidden", hidden=True)
+        try:
+            clip = {"x": 0, "y": 0, **shown, "scale": scale}
+            return base64.b64decode(self.send("Page.captureScreenshot", format="png", clip=clip)["data"])
+        finally:
+            self.send("Emulation.setScrollbarsHidden", hidden=False)
+            self.send("Emulation.setEmulatedMedia", features=[])
+            self.send("Emulation.clearDeviceMetricsOverride")
 
     def wait(self, expression: str) -> None:
         """Wait until an expression is true."""

@@ -3,7 +3,9 @@ by keyboard too, with ten records and with five thousand, with hostile ones, and
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +22,7 @@ from harness.report.html import Item, render
 from harness.report.html.page import Changes
 from harness.results.compare import compare_runs
 from tests.support import browser
-from tests.support.paths import TESTS
+from tests.support.paths import ROOT, TESTS
 from tests.unit.report.test_page import HOSTILE, attacking
 
 FOUND = browser.find()
@@ -34,6 +36,10 @@ pytestmark = [
 
 GOLDEN = TESTS / "golden" / "records" / "h200.jsonl"
 TEN = [Record.from_json(json.loads(line)) for line in GOLDEN.read_text(encoding="utf-8").splitlines()]
+SCREENSHOT = ROOT / "harness" / "guides" / "report.png"
+"""The picture of the report in the README. `UPDATE_SCREENSHOT=1 pytest tests/unit/report/test_browser.py` writes it."""
+SCREENSHOT_SIZE, SCREENSHOT_SCALE = (1200, 700), 5 / 6
+SCREENSHOT_LIMIT_BYTES = 200_000
 TABLE = "document.querySelector('table[id$=solution]')"
 
 
@@ -279,3 +285,28 @@ def test_five_thousand_records(page: browser.Page, tmp_path: Path) -> None:
     assert page.evaluate("document.querySelector('#shown h2').textContent") == many[4321].solution
     points = page.evaluate("document.querySelectorAll('figure svg a').length")
     assert points == sum(record.speedup is not None for record in many)
+
+
+def assert_shows_a_page(png: bytes) -> None:
+    """A PNG of `SCREENSHOT_SIZE` that is neither blank nor nearly so."""
+    from matplotlib.image import imread
+
+    pixels = imread(io.BytesIO(png), format="png")
+    assert pixels.shape[:2] == SCREENSHOT_SIZE[::-1]
+    dark = pixels[..., :3].mean(axis=2) < 0.5
+    assert dark.any(axis=1).sum() > 150, "too few rows of the picture show anything"
+    assert 0.005 < dark.mean() < 0.5
+
+
+def test_screenshot_of_the_report(page: browser.Page, tmp_path: Path) -> None:
+    lines = (ROOT / "results" / "h200-examples" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    items = [Item(record=Record.from_json(json.loads(line)), run="h200-examples") for line in lines]
+    path = tmp_path / "report.html"
+    path.write_text(render(items, title="Kernel results", made_at="2026-11-21"), encoding="utf-8")
+    page.load(path)
+    png = page.screenshot(*SCREENSHOT_SIZE, SCREENSHOT_SCALE)
+    assert_shows_a_page(png)
+    if os.environ.get("UPDATE_SCREENSHOT"):
+        SCREENSHOT.write_bytes(png)
+    assert_shows_a_page(SCREENSHOT.read_bytes())
+    assert SCREENSHOT.stat().st_size < SCREENSHOT_LIMIT_BYTES
