@@ -1,4 +1,4 @@
-"""The command line: reads arguments, calls the harness, prints results, sets the exit code.
+"""The command line: parse arguments, call the harness, print, set the exit code.
 
 Trusted side. Only this room prints. Exit codes:
 

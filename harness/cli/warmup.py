@@ -1,4 +1,4 @@
-"""Evaluate a test solution of the harness, so that the first real evaluation starts faster.
+"""Evaluate a test solution, so that the first real evaluation starts faster.
 
 Trusted side. After its start, a machine reads gigabytes from its disk when torch, cuBLAS, the CUDA compiler and
 compute-sanitizer are first used; the evaluation also shows whether they work. Only caches keep its results: the
@@ -152,7 +152,10 @@ def rehearse(config: RunConfig) -> Warmup:
 
 
 def once(config: RunConfig, found: Environment, before: Callable[[], None] = lambda: None) -> Warmup:
-    """Call `before` and `rehearse`, unless a rehearsal has passed since the machine's start or no GPU is usable."""
+    """Call `before` and `rehearse`, unless that is unnecessary or impossible.
+
+    It is unnecessary if a rehearsal has passed since the machine's start, and impossible without a usable GPU.
+    """
     why = cuda_unusable(found) if config.device is DeviceKind.CUDA else None
     if why is not None:
         return Warmup(status=None, reason=why)

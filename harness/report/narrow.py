@@ -1,4 +1,4 @@
-"""Show tables on narrow terminals: if columns would be too narrow, each row becomes a block of lines.
+"""Show tables on narrow terminals: rows become blocks of lines.
 
 Other pages (Markdown, HTML, CSV) scroll and do not need this.
 """
@@ -18,7 +18,9 @@ EACH = 11
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Show `table` if the terminal has `EACH` characters for each column, else its rows as blocks.
+    """Show `table` if its columns are wide enough, else its rows as blocks.
+
+    The terminal needs `EACH` characters for each column.
 
     A block has the first `named` cells as its heading, then a line for each other cell that is not empty.
     """

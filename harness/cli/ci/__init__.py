@@ -1,4 +1,4 @@
-"""Score the solutions that a branch adds or changes, and render the verdict for CI systems.
+"""Score the solutions of a branch, and render the verdict for CI systems.
 
 Trusted side. Only solution files are read from the branch. Problems, gates and earlier results come from the base
 revision. The harness itself must come from the base too (`.github/workflows/score.yml`); the command refuses to run if

@@ -1,4 +1,4 @@
-"""Read values inside a record defensively: a value of another type counts as absent.
+"""Read values of a record defensively: a value of a wrong type counts as absent.
 
 Pure functions. The values may come from an older harness, another tool, or a contestant.
 """

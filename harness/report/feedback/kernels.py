@@ -1,4 +1,4 @@
-"""Describe which kernels use the device time of a call, from the kernel census of a record.
+"""Describe which kernels use the device time of a call, from the kernel census.
 
 Pure functions. Names come from untrusted code and go through `format.line`.
 """
@@ -40,7 +40,7 @@ REMEDIES: Mapping[str, str] = {
 
 
 def sentences(record: Record, *, near_limit: bool = False) -> list[str]:
-    """Return sentences about the census, if there is one; `near_limit` omits those about occupancy."""
+    """Return sentences about the census; `near_limit` omits those about occupancy."""
     census = read.mapping(record.evidence, "census")
     rows = [row for row in read.rows(census, "kernels") if (read.number(row, "share") or 0.0) > 0.0]
     if not rows:

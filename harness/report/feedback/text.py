@@ -1,4 +1,4 @@
-"""Compose the feedback text of a record: heading, then the sections for its status.
+"""Compose the feedback text: heading, then the sections for the status.
 
 Pure functions. Every fragment that a submission can influence goes through `report.format`, so the text can be printed,
 logged or put into a prompt.

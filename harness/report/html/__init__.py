@@ -1,4 +1,4 @@
-"""Render a report as one HTML page: leaderboards, figures, each solution, changes between two runs.
+"""Render a report as one HTML page: leaderboards, figures, solutions, changes.
 
 Trusted side. Pure functions. The page is one file that loads nothing, and its content security policy forbids loading.
 Jinja's autoescape escapes all text of submissions.

@@ -1,4 +1,4 @@
-"""Prepare the section of one record: verdict, feedback, times with samples, kernels, evidence, source, log.
+"""Prepare the section of one record: verdict, feedback, times, kernels, evidence.
 
 Pure functions. The template escapes the values.
 """
