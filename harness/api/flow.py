@@ -23,7 +23,9 @@ _CLOSED = "the Harness was closed before this solution was evaluated"
 
 
 class Flow:
-    """Run solutions through an executor, and settle their futures. Safe to use from several threads.
+    """Run solutions through an executor, and settle their futures.
+
+    Safe to use from several threads.
 
     Args:
         executor: Builds and evaluates solutions; `close` closes it.
@@ -72,14 +74,14 @@ class Flow:
 
     @property
     def calls_back(self) -> bool:
-        """Whether the caller is one of this flow's threads, that is, in a future's callback.
+        """Whether the caller is a thread of this flow: in a future's callback.
 
         Such a caller must not wait for the flow: other threads may wait for it.
         """
         return any(thread is threading.current_thread() for _, thread in self._runner.threads)
 
     def close(self) -> None:
-        """Cancel waiting solutions, end all processes, and fail solutions that are under way.
+        """Cancel waiting solutions, end all processes, and fail running solutions.
 
         May be called again, also after an interrupted call.
         """
@@ -103,7 +105,9 @@ class Flow:
             return False
 
     def built(self, work: PendingSolution, built: Built) -> None:
-        """Accept a build, unless this flow is closed: the message of a killed builder is no verdict.
+        """Accept a build, unless this flow is closed.
+
+        The message of a killed builder is no verdict.
 
         Raises:
             ExecutorError: This flow is closed.
@@ -113,7 +117,7 @@ class Flow:
             raise ExecutorError(_CLOSED)
 
     def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
-        """Deliver a record as the result of its future; after `close`, fail the future instead."""
+        """Deliver a record as the result of its future; after `close`, fail the future."""
         if self._closing:
             self._fail(work, ExecutorError(_CLOSED))
             return
@@ -146,7 +150,7 @@ class Flow:
         """Do nothing: nobody reads messages."""
 
     def _claimed(self, work: PendingSolution) -> Future[Result] | None:
-        """Take the future of a solution, to settle it; None if another thread has taken it."""
+        """Take the future of a solution to settle it; None if it is already taken."""
         with self._lock:
             future, _ = self._futures.pop(work, (None, None))
         return future
@@ -173,6 +177,6 @@ class Flow:
 
 
 def _settle(tell: Callable[[], object]) -> None:
-    """Settle a future; an exception in one of its callbacks, even `SystemExit`, must not end this thread."""
+    """Settle a future; an exception in its callbacks must not end this thread."""
     with suppress(BaseException):
         tell()

@@ -131,7 +131,7 @@ def _called(name: str | None, text: str, sample: int | None) -> str:
 
 
 def _whole(sample: int | None) -> int | None:
-    """Convert a sample number to `int`: integers of numpy and torch can't be written as JSON."""
+    """Convert a sample number to `int`: JSON has no integers of numpy and torch."""
     if sample is None:
         return None
     try:
@@ -182,7 +182,7 @@ def given_workload(problem: Problem, workload: Workload) -> Workload:
 
 
 def _parts(workload: Workload) -> tuple[object, object, object]:
-    """Return name, precision and sizes as unchecked objects: a caller may have passed anything."""
+    """Return name, precision and sizes as unchecked objects."""
     return workload.name, workload.precision, workload.sizes
 
 

@@ -81,7 +81,7 @@ class RunKeeper:
         return PendingSolution(job=job, log_path=self.folder / f"{next(self._numbers)}.log")
 
     def introduce(self, solution: Solution) -> list[str]:
-        """Copy the `author.yaml` next to a solution's file to the kept run, once for each author.
+        """Copy the `author.yaml` of a solution to the kept run, once for each author.
 
         Returns:
             The errors in that file, one line each.
@@ -115,7 +115,10 @@ class RunKeeper:
         return Result(record=record, source=work.job.solution.source, log=log)
 
     def let_go(self) -> None:
-        """Release the lock of the run, so that others may continue it. May be called again."""
+        """Release the lock of the run, so that others may continue it.
+
+        May be called again.
+        """
         with self._lock:
             if self._store is not None:
                 self._store.close()
@@ -134,7 +137,7 @@ def _opened(folder: Path, config: RunConfig, environment: Environment) -> RunSto
 
 
 def _write_log(path: Path, log: str) -> None:
-    """Replace a log file as a whole; on an error (`StoreUnavailable`) the old one stays."""
+    """Replace a log file as a whole; on `StoreUnavailable` the old one stays."""
     try:
         path.parent.mkdir(exist_ok=True)
         replace_whole(path, log.encode("utf-8", "replace"))

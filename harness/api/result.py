@@ -31,7 +31,7 @@ class Result:
     log: str
 
     def __hash__(self) -> int:
-        """Hash the identity of the record, so that results can be in sets: a record holds dicts."""
+        """Hash the identity of the record: a record holds dicts, which have no hash."""
         held = self.record
         return hash((held.problem, held.solution, held.sample, held.workload, held.finished_at, self.source))
 
@@ -73,7 +73,10 @@ class Result:
         return (float(low), float(high)) if low is not None and high is not None else None
 
     def feedback(self) -> str:
-        """Return a text for the author, a model or a person: the defect with its place, or the speed."""
+        """Return a text for the author: the defect with its place, or the speed.
+
+        The author is a model or a person.
+        """
         return feedback(self.record, source=self.source, log=self.log)
 
     def to_json(self) -> dict[str, Any]:

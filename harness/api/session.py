@@ -44,7 +44,7 @@ QUICK = TimingConfig(min_samples=12, sets_per_burst=8, relative_half_width=0.02,
 
 
 class HarnessClosed(RuntimeError):
-    """A `Harness` was used after `close`, or in a process forked from the one that made it."""
+    """A `Harness` was used after `close` or in a forked process."""
 
 
 class Harness:
@@ -429,7 +429,10 @@ class Harness:
 
 
 def _check_working_folder() -> None:
-    """Raise `MachineError` if the working folder was removed: libraries of torch then end processes that load them."""
+    """Raise `MachineError` if the working folder was removed.
+
+    Libraries of torch end processes that load them in such a folder.
+    """
     try:
         os.getcwd()
     except OSError as error:

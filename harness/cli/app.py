@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lazy:
-    """A command: its module in `harness.cli`, its function there, and its line in the list of commands."""
+    """A command: its module, its function, and its line in the list of commands."""
 
     module: str
     function: str
@@ -228,7 +228,7 @@ def _never_called() -> None:
 
 
 def _loading(commands: Mapping[str, Lazy]) -> type[TyperGroup]:
-    """Return a group class that replaces a stand-in by the real command when it is called."""
+    """Return a group class that replaces a stand-in by the called command."""
 
     class Loading(TyperGroup):
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -248,7 +248,7 @@ def _load(name: str, lazy: Lazy) -> Any:
 
 
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Score GPU kernels: build them, check them against a reference in a sandbox, and time both.
+    """Score GPU kernels: build, check against a reference in a sandbox, and time them.
 
     \b
     Start with:

@@ -103,7 +103,7 @@ def baseline_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Time the reference implementations: eager, and compiled by torch.compile in its modes.
+    """Time the reference implementations: eager and compiled by torch.compile.
 
     Problems are compiled in parallel and timed one at a time on each GPU. Each baseline is timed in turns with eager,
     and its outputs must meet the problem's precision class. All GPUs of the first GPU's model are used; set
@@ -169,13 +169,16 @@ def baseline_command(
 
 
 def _like_gpus(found: Environment) -> tuple[str, ...]:
-    """Return the UUIDs of all GPUs of the first GPU's model: one file has the times of one model."""
+    """Return the UUIDs of all GPUs of the first GPU's model.
+
+    A file has the times of one model.
+    """
     visible = visible_gpus(found)
     return tuple(gpu.uuid for gpu in visible if gpu.name == visible[0].name)
 
 
 def _jobs(asked: Sequence[Baseline], cpu_count: int, gpus: int) -> int:
-    """Return the number of measuring processes: on the host device one, so that it has all processors."""
+    """Return the number of measuring processes; one on the host device."""
     each = MOST_JOBS if any(baseline.mode is not None for baseline in asked) else EAGER_JOBS
     return max(1, min(each * gpus, cpu_count * 3 // 4))
 
@@ -207,7 +210,7 @@ def _device(asked: str, found: Environment) -> DeviceKind:
 def _chosen(
     catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str
 ) -> tuple[list[_Chosen], list[str]]:
-    """Return the problems that the arguments name, and the reasons of those that can't be read.
+    """Return the chosen problems, and the reasons of those that can't be read.
 
     Raises:
         CatalogError: No problem or no workload has this name.
@@ -319,7 +322,7 @@ def _light(request: BaselineRequest, peaks: Peaks | None) -> SpeedOfLight | None
 
 
 class _BaselineFiles:
-    """`baselines.csv` and `environment.json` in one folder, rewritten after each problem."""
+    """`baselines.csv` and `environment.json`, rewritten after each problem."""
 
     def __init__(
         self, folder: Path, found: Environment, kind: DeviceKind, gpus: Sequence[str], *, resume: bool

@@ -73,7 +73,7 @@ def compare_command(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two runs or two solutions: each solution got faster, slower, stayed the same, or is unclear.
+    """Compare two runs or two solutions: faster, slower, the same, or unclear.
 
     Results are compared only if GPU, driver, torch, workload, precision and problem are equal. The ratio says how many
     times faster the later result is. It is computed from the speedups over the eager reference, which is timed with

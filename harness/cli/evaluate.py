@@ -54,7 +54,10 @@ CLOSING_ROWS = 30
 
 
 class View(Protocol):
-    """Receives the progress of a run. `slot` is the device that evaluated a solution, or None."""
+    """Receives the progress of a run.
+
+    `slot` is the device that evaluated a solution, or None.
+    """
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None: ...
 
@@ -67,7 +70,7 @@ class View(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Results of a finished run: records, number of skipped solutions, wall time in seconds."""
+    """Results of a run: records, number of skipped solutions, wall time in seconds."""
 
     records: Sequence[Record]
     skipped: int
@@ -100,7 +103,7 @@ SERVER = "HARNESS_SERVER"
 
 
 def server_at(given: Path | None) -> Path:
-    """Return the socket of the named server; for None and `auto` the one in the cache folder."""
+    """Return the socket of the server; for None and `auto` that in the cache folder."""
     from harness.runner.service.place import default_socket
 
     return default_socket() if given is None or str(given) == "auto" else given
@@ -374,7 +377,9 @@ def eval_command(
 
 
 def _at_server(given: Path | None, settled: RunConfig) -> Evaluate | None:
-    """Return the function that evaluates on the server of the option or the environment variable; None without one.
+    """Return the function that evaluates on the named server; None without one.
+
+    The option or the environment variable names the server.
 
     Only the option conflicts with another executor: the environment variable is then ignored.
     """

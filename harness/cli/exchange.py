@@ -47,7 +47,9 @@ def import_kernelbench(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Import KernelBench's result files as a run, and show its metrics: fast_p, geometric mean, pass@k.
+    """Import KernelBench's result files as a run, and show its metrics.
+
+    The metrics are fast_p, geometric mean and pass@k.
 
     Verdicts and times are KernelBench's. The records get the workload `kernelbench`, so they are ranked only among
     themselves. KernelBench's older format (one object for each problem), null entries and NaN are accepted.
@@ -111,7 +113,9 @@ def export_kernelbench(
     problems: ProblemsRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Export a run as KernelBench's files: eval_results.json, baseline_time_torch.json, pass_at_k_results.json.
+    """Export a run as KernelBench's result files.
+
+    The files are eval_results.json, baseline_time_torch.json and pass_at_k_results.json.
 
     Times are in milliseconds, -1 means absent, and each problem has a list of samples. A file holds one author and one
     level: if the run has several, the files go to AUTHOR/levelN below --out.
@@ -143,7 +147,7 @@ def export_kernelbench(
 
 
 def _file_names(store: RunStore, records: Iterable[Record], problems: Path | None) -> dict[str, str]:
-    """Return problem id -> file name, from the named folder or, if it exists, the one that the run used."""
+    """Return problem id -> file name, from the named folder or the run's."""
     if problems is not None:
         catalog = load_problems(problems)
     else:

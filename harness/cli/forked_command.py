@@ -54,7 +54,7 @@ def watched(body: Callable[[], int], *, broken: int = UNABLE, again: bool = Fals
 
 
 def _once(body: Callable[[], int], broken: int) -> tuple[int, str | None]:
-    """Run `body` in a child once; return the exit code and the problem that ended the child, if one did."""
+    """Run `body` in a child once; return the exit code and the problem that ended it."""
     global _shared
     from harness.sandbox import syscalls  # imported here: only the commands about problems need it
 
@@ -113,5 +113,5 @@ def looking_at(problem: str) -> Iterator[None]:
 
 
 def code_of_broken(arguments: list[str]) -> int:
-    """Return the exit code of a command (`problems lint ...`) for a problem that ends its process."""
+    """Return a command's exit code for a problem that ends its process."""
     return NOT_FOUND if "lint" in arguments[1:2] else UNABLE

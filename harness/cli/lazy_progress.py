@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LazyProgress(ExitStack):
-    """A `ProgressView` that is made when the run starts, because its imports take long.
+    """A `ProgressView` that is made when the run starts: its imports take long.
 
     By then builders and referees are already working.
     """

@@ -83,7 +83,9 @@ def problems_lint(
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and check nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check that each problem rejects wrong answers, with the tolerances that solutions are judged by.
+    """Check that each problem rejects wrong answers.
+
+    It uses the tolerances that solutions are judged by.
 
     A problem must reject zeros, constants, the output of another call, half an output, neighbouring indices, lower
     precision, answers that ignore an input or parameter, and the reference with one operation left out.
@@ -140,7 +142,7 @@ def problems_lint(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """One problem at the workload `name`; `workload` is None if the problem does not declare it."""
+    """One problem at workload `name`; `workload` is None if it is not declared."""
 
     problem: Problem
     name: str
@@ -173,7 +175,7 @@ def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: D
 def _checked(
     tasks: Sequence[_Task], kind: DeviceKind, out: Path | None, budget: float | None, *, quiet: bool
 ) -> tuple[list[ProblemReport], int]:
-    """Check the tasks that `out` does not have yet; return all findings and the number of unchecked tasks."""
+    """Check tasks that `out` lacks; return all findings and the number of tasks left."""
     from harness.devices.out_of_memory import advice, held_elsewhere_bytes
     from harness.referee.soundness import append_to_ledger, read_ledger
 
@@ -219,7 +221,7 @@ def _checked(
 
 
 def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, bool]]:
-    """Yield the chosen problems, each once, and whether the user named the problem itself."""
+    """Yield the chosen problems, and whether the user named the problem itself."""
     seen: set[Path] = set()
     found: list[tuple[Problem, bool]] = []
     default: Catalog | None = None
@@ -256,7 +258,7 @@ def _kind(device: str) -> DeviceKind:
 
 
 def _share(tasks: list[_Task], wanted: str | None) -> list[_Task]:
-    """Return part i of n: every n-th task, so that similar neighbours spread and parts take about the same time."""
+    """Return part i of n: every n-th task, so that similar problems spread."""
     if wanted is None:
         return tasks
     try:
@@ -310,7 +312,7 @@ def _lint(task: _Task, device: Device) -> ProblemReport | None:
 
 
 def _broken_down(device: Device) -> str | None:
-    """Return why the GPU failed (an assertion or a bad access of a test answer), or None if it still works.
+    """Return why the GPU failed while it computed test answers, or None.
 
     If it works, free its cached memory for the next problem, which has other sizes.
     """

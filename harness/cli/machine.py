@@ -50,7 +50,7 @@ def doctor_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine: what it has, what that enables, and how to add missing parts.
+    """Check this machine: GPU, tools, sandbox, and how to add missing parts.
 
     The speed of light is computed from peak rates (flops and bandwidth) that are measured on the GPU, by the first
     timed evaluation or by --measure. The command shows the measured rates. The exit code is 0 if at least one device
@@ -90,7 +90,7 @@ def doctor_command(
 
 
 def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, tuple[Peaks, Peaks | None]]:
-    """Return GPU title -> (measured peaks, datasheet or None); with `measure`, measure them now."""
+    """Return GPU title -> (measured peaks, datasheet); with `measure`, measure now."""
     if not (measure or (cache_dir / "peaks").is_dir()):
         return {}
     # Imported here: these import torch, which would slow down --help.
@@ -170,7 +170,7 @@ def warmup_command(
 
 
 def compile_modules(package: Path) -> bool:
-    """Write the bytecode of all modules of a package; return False if some could not be written.
+    """Write the bytecode of a package; return False if some could not be written.
 
     Python does this itself unless PYTHONDONTWRITEBYTECODE is set, as in many container images. Without bytecode every
     process compiles the modules that it imports: 0.4 s before the referees start, 0.2 s in each of them.

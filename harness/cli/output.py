@@ -62,7 +62,7 @@ def option(name: str, text: str) -> Any:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Make a console for text that is already escaped: no markup, no emoji codes, no highlighting."""
+    """Make a console for escaped text: no markup, no emoji codes, no highlighting."""
     from rich.console import Console  # imported here: eval starts its referees before it prints
 
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
@@ -110,7 +110,7 @@ def to_standard_output() -> Iterator[None]:
 
 
 def say(message: str) -> None:
-    """Print a message to standard error, escaped, because file names in it may be hostile.
+    """Print an escaped message to standard error: file names may be hostile.
 
     If standard error can't be written, the message is lost; the exit code still tells the result.
     """
@@ -122,7 +122,7 @@ def say(message: str) -> None:
 
 
 def opened(folder: Path) -> RunStore:
-    """Open the run in `folder` for reading, and print notes about defects of its files.
+    """Open the run in `folder` for reading, and print notes about its defects.
 
     Raises:
         StoreError: The folder holds no run, or its files can't be read.
@@ -141,7 +141,7 @@ def fail(message: str, code: int) -> NoReturn:
 
 @contextmanager
 def results_alone() -> Iterator[None]:
-    """Send all output of the block, for example of a problem's code, to standard error.
+    """Send all output of the block, for example of a problem, to standard error.
 
     Standard output then holds only results.
     """
@@ -164,7 +164,10 @@ def in_actions() -> bool:
 
 @contextmanager
 def no_commands_in_output(*, on: bool) -> Iterator[None]:
-    """Switch off GitHub's workflow commands within the block, which prints text of a submission."""
+    """Switch off GitHub's workflow commands in the output of the block.
+
+    The block prints text of a submission.
+    """
     if not on:
         yield
         return
@@ -192,7 +195,7 @@ def one_form(asked: Mapping[str, bool]) -> None:
 
 
 def writable(path: Path, option: str) -> Path:
-    """Check, before long work, that a file can be written; make its folder; return `path`.
+    """Check before long work that a file can be written, and make its folder.
 
     Raises:
         ConfigError: The file can't be written.
@@ -214,7 +217,7 @@ def writable(path: Path, option: str) -> Path:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Unwind on SIGTERM and SIGHUP as on Ctrl-C, so that no builder or contestant stays behind.
+    """Unwind on SIGTERM and SIGHUP as on Ctrl-C, so that no process stays behind.
 
     A signal that the caller ignores (`nohup`) stays ignored.
     """
@@ -246,13 +249,19 @@ def refused(error: OSError) -> int:
 
 
 def _lead_nowhere(stream: TextIO) -> None:
-    """Send the rest of a broken stream to /dev/null, so that Python reports no second error when it closes it."""
+    """Send the rest of a broken stream to /dev/null.
+
+    Otherwise Python reports a second error when it closes the stream.
+    """
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn errors of a command into messages and exit codes; print a traceback only for a fault of the harness."""
+    """Turn errors of a command into messages and exit codes.
+
+    A traceback is printed only for a fault of the harness.
+    """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -48,7 +48,9 @@ def problems_list(
     quick: Annotated[bool, typer.Option("--quick", help="List only names: no shapes, bytes, flops and times.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the problems with shapes, flops, bytes, and their speed of light: the least time that a GPU could take.
+    """List the problems with shapes, flops, bytes and their speed of light.
+
+    The speed of light is the least time that a GPU could take.
 
     The command runs the references on tensors without data: it needs little memory and no GPU. Flops are those of
     matrix products, convolutions and attention. Bytes count each input, parameter and output once. If a problem can't
@@ -89,7 +91,9 @@ def problems_show(
     gpu: GpuName = None,
     as_json: Json = False,
 ) -> None:
-    """Show one problem: declarations; shapes, bytes, flops and speed of light of each workload; source.
+    """Show one problem: declarations, costs of each workload, source.
+
+    The costs are shapes, bytes, flops and speed of light.
 
     \b
     Example:

@@ -43,7 +43,7 @@ def profile_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show which kernels one call runs and how long each takes, for a solution and its reference.
+    """Show which kernels a solution and its reference run, and how long each takes.
 
     For each kernel, the table has time, share, grid, block, registers, shared memory, spills and theoretical occupancy,
     and the speed of light of the problem to compare with. With --ncu it also has achieved bandwidth and occupancy,

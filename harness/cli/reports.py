@@ -51,7 +51,7 @@ def report_command(
     no_figures: Annotated[bool, typer.Option("--no-figures", help="Write the page without figures.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML page: leaderboards, figures, each solution with its evidence, changes between runs.
+    """Write one HTML page about runs: leaderboards, figures, solutions, changes.
 
     The page needs no network and no other file. It shows the source of a solution if a file with the digest of the
     evaluated source is found. With two runs, or with --base, it lists the changes from the earlier to the later run.
@@ -122,7 +122,7 @@ def plot_command(
     baseline: Baseline = EAGER,
     as_json: Json = False,
 ) -> None:
-    """Write the report's figures as files: speedup distribution, fast_p curves, roofline.
+    """Write the report's figures as files: speedups, fast_p curves, roofline.
 
     There is one set of figures for each device, processor and workload, because only such results are comparable. The
     command needs the extra `plots` (matplotlib).

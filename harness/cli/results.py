@@ -105,7 +105,10 @@ def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequen
 
 
 def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -> list[Path]:
-    """Return the folders to search for sources: the named ones, else `solutions` and the paths of the runs."""
+    """Return the folders to search for sources.
+
+    These are the named ones, else `solutions` and the paths of the runs.
+    """
     if solutions:
         for path in solutions:
             if not path.exists():
@@ -120,7 +123,7 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
 
 
 def log_of(store: RunStore, record: Record) -> str | None:
-    """Return the text of a record's log file, which holds the compiler output; None if there is no file."""
+    """Return the text of a record's log file with the compiler output, or None."""
     path = store.log_path(record.solution)
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
@@ -129,7 +132,10 @@ def log_of(store: RunStore, record: Record) -> str | None:
 
 
 def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
-    """Return the records of the one solution that has the name, the path end or the part of the path `wanted`."""
+    """Return the records of the one solution that `wanted` names.
+
+    `wanted` is its name, the end of its path, or a part of its path.
+    """
     labels = list(dict.fromkeys(item.solution for item in records))
     rules: Sequence[Callable[[str], bool]] = (
         lambda label: label in (wanted, f"{wanted}.py"),

@@ -55,7 +55,7 @@ def screen_command(
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and screen nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List suspicious constructs in solutions: line, rule, excerpt and reason to look at it.
+    """List suspicious constructs in solutions, with line, rule, excerpt and reason.
 
     The findings are advice for reviewers and change no verdict. Honest code uses streams, caches and libraries too; the
     rules marked ! rarely match honest code. For a run (results/ID), the command finds the evaluated sources by their
@@ -119,7 +119,7 @@ def _of_run(path: Path, solutions: Path) -> list[_Screened]:
 
 
 def _why(record: Record, solutions: Path) -> str:
-    """Return why a record has no source: the evaluated file was not text, or it was not found."""
+    """Return why a record has no source: the file was not text, or was not found."""
     if record.status is Status.syntax_error and record.evidence.get("phase") == "read":
         return record.reason
     return f"no file in {solutions} has the digest of the evaluated source; name its folder with --solutions"

@@ -38,7 +38,7 @@ def serve_command(
     ] = 1800.0,
     as_json: Json = False,
 ) -> None:
-    """Keep builders and referees running, with the state of recent problems, for later runs.
+    """Keep builders, referees and the state of recent problems for later runs.
 
     Then harness eval --server auto starts faster: the processes run already and recent problems are already calibrated.
     Several runs can use the server at the same time. A run with other settings waits for the current runs, and starts

@@ -19,7 +19,7 @@ def timeline_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run, for example results/RUN.")],
     as_json: Json = False,
 ) -> None:
-    """Show how each GPU spent its time: solutions, references, checks, preparation, idle.
+    """Show how each GPU spent its time: solutions, references, checks, idle, ….
 
     \b
     Example:

@@ -152,7 +152,10 @@ def rehearse(config: RunConfig) -> Warmup:
 
 
 def once(config: RunConfig, found: Environment, before: Callable[[], None] = lambda: None) -> Warmup:
-    """Call `before` and `rehearse`, unless a rehearsal has passed since the machine's start or no GPU is usable."""
+    """Call `before` and `rehearse`, unless that is unnecessary or impossible.
+
+    It is unnecessary if a rehearsal has passed since the machine's start, and impossible without a usable GPU.
+    """
     why = cuda_unusable(found) if config.device is DeviceKind.CUDA else None
     if why is not None:
         return Warmup(status=None, reason=why)

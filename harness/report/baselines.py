@@ -150,7 +150,7 @@ def _cell(value: Any) -> str:
 
 
 def to_csv(rows: Iterable[Row]) -> str:
-    """Format rows as CSV text, sorted by problem (level, then number), workload and baseline."""
+    """Format rows as CSV text, sorted by problem, workload and baseline."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n", extrasaction="ignore", restval="")
     writer.writeheader()
@@ -191,7 +191,7 @@ def number(row: Row, column: str) -> float | None:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """Return a table with a row for each problem: eager's time, and the speedups of the other baselines."""
+    """Render a row for each problem: eager's time, and speedups of other baselines."""
     names = [b.value for b in Baseline if b is not Baseline.EAGER and any(row["baseline"] == b.value for row in rows)]
     held = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in ("problem", "name", "eager", "of speed of light", *(f"{name} over eager" for name in names)):
@@ -212,7 +212,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def compared(row: Row | None) -> str:
-    """Format the speedup over eager with its confidence interval, `same`, or why there is no time."""
+    """Format the speedup over eager with its interval, or why there is none."""
     if row is None:
         return show.ABSENT
     ratio = number(row, "over_eager")

@@ -116,7 +116,10 @@ MAX_INTRODUCED = 10
 
 
 def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
-    """Return heading -> cell for a page that scrolls, with columns of `SAID` only if a row has such a value."""
+    """Return heading -> cell for a page that scrolls.
+
+    Columns of `SAID` are included only if a row has such a value.
+    """
     said = {name: _text(field) for name, field in SAID.items() if any(getattr(row, field) for row in rows)}
     held: dict[str, Cell] = {}
     for name, cell in CELLS[by].items():
@@ -125,7 +128,7 @@ def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
 
 
 def _introduction(row: LeaderboardRow) -> str:
-    """Describe the author of a row in a few words; empty if the description only repeats the name."""
+    """Describe the author of a row in a few words, beyond the name."""
     called = row.display_name
     if called is not None and called.casefold() == (row.author or "").casefold():
         called = None
@@ -198,7 +201,7 @@ def markdown_row(cells: Sequence[str]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Escape one line of text, so that it makes no links, images, HTML, mentions or table cells in Markdown."""
+    """Escape a line for Markdown: no links, images, HTML, mentions or table cells."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
     # An entity breaks mentions and bare links without a visible change of the page.

@@ -71,7 +71,10 @@ COLUMNS = (
 
 
 def leaderboard(rows: Sequence[LeaderboardRow]) -> str:
-    """Format rows as CSV text with a header line (RFC 4180 quoting, lines that end with a line feed)."""
+    """Format rows as CSV text with a header line.
+
+    Quoting follows RFC 4180; lines end with a line feed.
+    """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -1,5 +1,7 @@
 """Lay out nested values of a record for the terminal.
 
+These are evidence, timing, build and environment.
+
 Pure functions: JSON values in, rich renderables out. Values may come from a submission: text is escaped and put into
 `Text`, which interprets no markup.
 """
@@ -66,7 +68,7 @@ def _are_mappings(held: Any) -> bool:
 
 
 def unit_inside(name: str, unit: str = "") -> str:
-    """Return the unit suffix for values in the mapping `name`, whose outer unit suffix is `unit`."""
+    """Return the unit suffix for values in the mapping `name`, else `unit`."""
     return next((ending for ending in _HANDED_DOWN if name.endswith(ending)), unit)
 
 
@@ -89,7 +91,7 @@ def _titled(name: str, inner: RenderableType) -> RenderableType:
 
 
 def _rows(held: Any) -> list[tuple[str, Mapping[str, Any]]] | None:
-    """Return named table rows if `held` consists of flat mappings with common keys, else None."""
+    """Return table rows if `held` has flat mappings with common keys, else None."""
     if isinstance(held, Mapping):
         pairs = [(str(name), row) for name, row in held.items()]
     elif isinstance(held, (list, tuple)):

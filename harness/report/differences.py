@@ -39,7 +39,7 @@ def word(outcome: Change) -> str:
 
 
 def ratio_of(row: SolutionDifference) -> str:
-    """Format a ratio as `1.052x (1.044 to 1.060)`: with four digits near 1, where small differences matter."""
+    """Format a ratio as `1.052x (1.044 to 1.060)`, near 1 with four digits."""
     if row.ratio is None:
         return show.ABSENT
     significant = 4 if 0.5 < row.ratio < 2 else 3
@@ -96,7 +96,7 @@ def cells(row: SolutionDifference) -> list[str]:
 
 
 def closing(found: RunDifferences) -> str:
-    """Return a closing line: the number of each outcome, and whether something got worse than the tolerance."""
+    """Return a closing line: the count of each outcome, and if something got worse."""
     counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items())
     if not found.compared:
         return f"{counted if found.rows else 'no results'}; nothing was compared."

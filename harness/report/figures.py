@@ -71,7 +71,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """One figure: its name for files and anchors, its caption, and the function that draws it."""
+    """One figure: its name, its caption, and the function that draws it."""
 
     name: str
     caption: str
@@ -107,7 +107,7 @@ def drawings(group: LikeGroup, entries: Sequence[ScoredRecord], points: Sequence
 
 
 def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
-    """Draw a figure and return the bytes of a file. The same input gives the same bytes.
+    """Draw a figure as a file; the same input gives the same bytes.
 
     Args:
         drawing: The figure.

@@ -35,7 +35,7 @@ _ODD_IN_BLOCK = re.compile(r"[^ -~\n\t]")
 
 
 def line(text: object, limit: int = 300) -> str:
-    """Return `text` as one line of at most `limit` characters, with hidden characters and line ends escaped."""
+    """Return `text` as one line of at most `limit` characters, escaped."""
     shown = _ODD.sub(_escaped, str(text)[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
@@ -76,7 +76,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(unix_s: float) -> str:
-    """Format a Unix time: `2026-11-21 11:45:01 UTC`; a number out of range stays a number."""
+    """Format a Unix time: `2026-11-21 11:45:01 UTC`; else the number."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -102,7 +102,7 @@ def count(number: float, unit: str) -> str:
 
 
 def digits(number: float, significant: int = 3) -> str:
-    """Format a number with so many significant digits, without an exponent between 1e-4 and 1e6."""
+    """Format with so many digits, without an exponent between 1e-4 and 1e6."""
     if number == 0 or not math.isfinite(number):
         return f"{number:g}"
     if not 1e-4 <= abs(number) < 1e6:
@@ -193,7 +193,10 @@ def value(name: str, held: Any) -> str:
 
 @cache
 def explain(status: Status) -> str:
-    """Return the meaning of a status and advice for the author: its docstring in `Status`, as one line."""
+    """Return the meaning of a status, with advice, as one line.
+
+    It is the docstring in `Status`.
+    """
     body = python_ast.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
     assert isinstance(body, ast.ClassDef)
     for item, following in zip(body.body, body.body[1:], strict=False):

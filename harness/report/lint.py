@@ -29,7 +29,7 @@ def lines(report: ProblemReport, number: int, total: int) -> list[str]:
 
 
 def markdown(reports: Sequence[ProblemReport]) -> str:
-    """Render a Markdown page with a row for each problem: number of answers, broken rules, notes."""
+    """Render a Markdown page: number of answers, broken rules and notes by problem."""
     broken = [report for report in reports if report.broken]
     where = sorted({report.processor or report.device for report in reports})
     tried = sum(report.tried for report in reports)

@@ -18,7 +18,9 @@ EACH = 11
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Show `table` if the terminal has `EACH` characters for each column, else its rows as blocks.
+    """Show `table` if its columns are wide enough, else its rows as blocks.
+
+    The terminal needs `EACH` characters for each column.
 
     A block has the first `named` cells as its heading, then a line for each other cell that is not empty.
     """

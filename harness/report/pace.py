@@ -24,7 +24,7 @@ class Pace:
         self._latest: deque[float] = deque([now_s], maxlen=WINDOW + 1)
 
     def finished(self, status: Status, slot: str | None, now_s: float) -> None:
-        """Count one more record; `slot` is the device that evaluated the solution, or None."""
+        """Count one more record; `slot` is the device that evaluated it, or None."""
         self.done += 1
         self.passed += status is Status.passed
         self.unjudged += status in VERDICT_FREE
@@ -34,7 +34,7 @@ class Pace:
         self._latest.append(now_s)
 
     def rate_per_s(self) -> float | None:
-        """Return solutions per second over the latest ones; None before the first has finished."""
+        """Return solutions per second over the latest ones; at first None."""
         took_s = self._latest[-1] - self._latest[0]
         return (len(self._latest) - 1) / took_s if took_s > 0 else None
 
@@ -44,7 +44,7 @@ class Pace:
         return (self.total - self.done) / rate if rate else None
 
     def line(self) -> str:
-        """Format `12/64 done, 9 passed, 3 failed, 1310 per hour, 2 min 23 s left (GPU 0 NVIDIA H200: 6, …)`."""
+        """Format `12/64 done, 9 passed, 3 failed, 1310 per hour, 2 min 23 s left (…)`."""
         parts = [f"{self.done}/{self.total} done", f"{self.passed} passed", f"{self.failed} failed"]
         if self.unjudged:
             parts.append(f"{self.unjudged} without a verdict")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def peaks_facts(peaks: Peaks, sheet: Peaks | None) -> dict[str, str]:
-    """Return name -> value of each peak; `sheet` holds the datasheet's peaks, or is None."""
+    """Return name -> value of each peak; `sheet` holds the datasheet's, or is None."""
     facts = {"copy": _bandwidth(peaks.copy_bytes_per_s, sheet)}
     if peaks.read_bytes_per_s is not None:
         facts["read"] = _bandwidth(peaks.read_bytes_per_s, sheet)

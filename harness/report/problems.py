@@ -29,7 +29,7 @@ SHORT_TYPES = {"float32": "", "bfloat16": "bf16 ", "float16": "f16 ", "float64":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costed:
-    """Costs of one workload: `sketch` and `light`, or the `reason` why they are unknown."""
+    """Costs of one workload: `sketch` and `light`, or why they are unknown."""
 
     workload: Workload
     sketch: ProblemShapes | None
@@ -44,7 +44,7 @@ class Costed:
 
 
 def table(problems: Sequence[Problem], costed: Mapping[str, Costed]) -> Table:
-    """Render the problems of a catalog as rows with their costs or, without costs, with their input variants."""
+    """Render problems as rows, with their costs or their input variants."""
     held = Table(box=SIMPLE_HEAD, pad_edge=False)
     names = ["problem", "name", "class"]
     costs = ["inputs", "bytes", "flops", "bound", "speed of light"] if costed else ["input variants"]
@@ -80,7 +80,7 @@ def _shape(leaf: ShapeLeaf) -> str:
 
 
 def page(problem: Problem, costed: Sequence[Costed]) -> RenderableType:
-    """Render one problem: its declarations, each workload with shapes and costs, its source."""
+    """Render one problem: declarations, workloads with shapes and costs, source."""
     facts: dict[str, Any] = {
         "precision": problem.precision.value,
         "input_variants": ["own", *problem.rules.variants],

@@ -106,7 +106,7 @@ def _shape(extents: Sequence[int] | None) -> str:
 
 
 def _spills(row: Mapping[str, Any]) -> str:
-    """Format spills: from the build for own kernels; for a library's, only whether it uses no local memory."""
+    """Format spills; for library kernels, only whether they use no local memory."""
     if "spill_stores_bytes" in row:
         spilled = row["spill_stores_bytes"] + row.get("spill_loads_bytes", 0)
         return show.size(spilled) if spilled else "none"
@@ -118,7 +118,7 @@ def _occupancy(held: Mapping[str, Any] | None) -> str:
 
 
 def _counters(sides: Sequence[ProfiledSide]) -> list[str]:
-    """Return tables of the slowest launches of both sides, and the meaning of their stall reasons."""
+    """Return tables of the slowest launches of both sides, and stall reasons."""
     lacks = [side for side in sides if side.counters_lack is not None]
     lines = [f"{side.title}: no hardware counters: {show.line(side.counters_lack, 400)}" for side in lacks]
     heaviest = [ncu.heaviest(side.counters, MAX_COUNTED) for side in sides]

@@ -47,7 +47,10 @@ def _compared(profile: Profile) -> list[str]:
 
 
 def _moved(side: ProfiledSide, least_bytes: int) -> list[str]:
-    """Compare the bytes moved by all launches with the least bytes, if all launches have counters."""
+    """Compare the bytes moved by all launches with the least bytes.
+
+    All launches must have counters.
+    """
     held = [launch for launch in side.counters if launch.read_bytes is not None and launch.written_bytes is not None]
     if not least_bytes or not held or len(held) < side.census.get("launches", 0):
         return []

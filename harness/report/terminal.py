@@ -51,7 +51,7 @@ def mark_of(status: Status) -> str:
 
 
 def result_of(record: Record) -> str:
-    """Return the outcome in a few words: the speedup with labels, or the reason why there is none."""
+    """Return the outcome in a few words: speedup and labels, or the reason."""
     if record.status is not Status.passed:
         return show.line(record.reason, 160)
     if (shown := speedup_of(record)) is None:
@@ -66,7 +66,7 @@ def result_of(record: Record) -> str:
 
 
 def speedup_of(record: Record) -> str | None:
-    """Format the speedup over the main baseline, or over eager if the main baseline has no time."""
+    """Format the speedup over the main baseline, or over eager if it has no time."""
     main = main_baseline(record)
     for baseline in dict.fromkeys((main, EAGER)):
         (entry,) = entries_of([record], baseline=baseline)
@@ -80,7 +80,7 @@ def speedup_of(record: Record) -> str | None:
 
 
 def record_line(record: Record, *, number: int, total: int) -> Text:
-    """Format a finished solution: `[3/40] ✓ passed  level1/16  author/level1/16_x.py  1.31x (1.29 to 1.33)`."""
+    """Format a finished solution: `[3/40] ✓ passed  level1/16  …  1.31x (…)`."""
     width = len(str(total))
     style = style_of(record.status)
     return Text.assemble(
@@ -93,7 +93,7 @@ def record_line(record: Record, *, number: int, total: int) -> Text:
 
 
 def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> RenderableType:
-    """Render the number of solutions for each status, the meaning of the status, and the time of the run."""
+    """Render the count and meaning of each status, and the time of the run."""
     table = Table(box=SIMPLE_HEAD, title="Summary", title_justify="left", pad_edge=False)
     table.add_column("status")
     table.add_column("solutions", justify="right")
@@ -194,7 +194,7 @@ def record_page(record: Record, log: str | None, author: Author | None = None) -
 
 
 def placed_line(response: Path, path: Path | None, written: bool, reason: str) -> Text:
-    """Format the result for one response: the file of its solution and the reason, or why there is none."""
+    """Format the result for one response: the written file, or why there is none."""
     source = show.line(response, 120)
     if path is None:
         return Text.assemble((f"✗ {source}: ", FAILED), show.line(reason))
@@ -212,7 +212,7 @@ STATES = {"ok": ("✓", PASSED), "limited": ("!", NO_VERDICT), "missing": ("✗"
 
 
 def doctor_page(diagnosis: Diagnosis) -> RenderableType:
-    """Render the checks of doctor: state, purpose and remedy of each, and which devices can be used."""
+    """Render the checks of doctor, and which devices can be used."""
     lines: list[RenderableType] = []
     for check in diagnosis.checks:
         mark, style = STATES[check.state]

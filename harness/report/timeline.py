@@ -46,7 +46,9 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """Time of one solution on a device; if `solution` is None, time in which a problem was prepared in advance.
+    """Time of one solution on a device, or of a preparation in advance.
+
+    For a preparation, `solution` is None.
 
     Times are in seconds since the first stay of the run.
     """
@@ -60,7 +62,10 @@ class Stay:
 
 
 def stays(records: Iterable[Record]) -> list[Stay]:
-    """Return all stays by device and time; records without the evidence (failed builds, older versions) give none."""
+    """Return all stays by device and time.
+
+    Records without the evidence (failed builds, older versions) give none.
+    """
     found = []
     for record in records:
         ran = record.evidence.get("ran_on")
@@ -96,7 +101,7 @@ def stays(records: Iterable[Record]) -> list[Stay]:
 
 
 def _preparations(held: Any, stay: Stay) -> list[Stay]:
-    """Return the preparations before a stay; one that overlaps it counts until the stay begins."""
+    """Return the preparations before a stay, up to its begin."""
     found = []
     for told in held if isinstance(held, Sequence) else ():
         when = _times(told)
@@ -111,7 +116,7 @@ def _preparations(held: Any, stay: Stay) -> list[Stay]:
 
 
 def _times(held: Any) -> dict[str, float]:
-    """Return the entries that are valid times in seconds, because a record may have been edited."""
+    """Return the entries that are valid times: a record may have been edited."""
     if not isinstance(held, Mapping):
         return {}
     numbers = {name: value for name, value in held.items() if isinstance(value, int | float)}
@@ -119,7 +124,7 @@ def _times(held: Any) -> dict[str, float]:
 
 
 def shares(found: Sequence[Stay]) -> list[DeviceShare]:
-    """Return how each device spent the time from the first to the last stay of the run."""
+    """Return how each device spent the time between first and last stay."""
     end_s = max((stay.end_s for stay in found), default=0.0)
     result = []
     for slot in dict.fromkeys(stay.slot for stay in found):
@@ -147,7 +152,7 @@ def shares(found: Sequence[Stay]) -> list[DeviceShare]:
 
 
 def lines(found: Sequence[Stay]) -> list[str]:
-    """Return terminal lines: one for each device with its shares, and one for each stay with a bar."""
+    """Return a line for each device with its shares, and one for each stay with a bar."""
     text = []
     end_s = max((stay.end_s for stay in found), default=0.0)
     for share in shares(found):
@@ -175,7 +180,7 @@ _LETTERS = (("prepare", "p"), ("load", "l"), ("checks", "c"), ("reference", "r")
 
 
 def _bar(stay: Stay, end_s: float) -> str:
-    """Draw a stay on the axis of the run; letters show the proportion of its parts, not their order."""
+    """Draw a stay on the axis of the run; letters show proportions, not order."""
     scale = _BAR / (end_s or 1.0)
     begin, end = int(stay.begin_s * scale), max(int(stay.begin_s * scale) + 1, round(stay.end_s * scale))
     total = sum(stay.parts.values()) or 1.0

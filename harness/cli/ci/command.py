@@ -105,7 +105,9 @@ def ci_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score the solutions that a branch adds or changes, check them against gates, and compare with earlier results.
+    """Score the solutions that a branch adds or changes, and check them against gates.
+
+    The command also compares the solutions with the earlier results of the base.
 
     Only solution files are read from the branch. Problems, gates and earlier results come from --base; the working tree
     is not read. The command writes verdict.json, summary.md (also as GitHub's step summary), junit.xml, leaderboard.csv
@@ -203,7 +205,7 @@ def ci_command(
 
 
 def _refuse_own_code(repo: ci.Repository, base: str) -> None:
-    """Refuse to run a harness that lies in the repository and differs from the base's: it is the submission's own."""
+    """Refuse to run a harness of the repository that differs from the base's."""
     root = repo.root.resolve()
     if PACKAGE.is_relative_to(root) and repo.entries(base, ["harness"]) and repo.differs_from(base, PACKAGE):
         raise ConfigError(
@@ -238,7 +240,7 @@ def _is_solution(path: str, folder: str) -> bool:
 
 
 def _names(path: str) -> tuple[str, str]:
-    """Return the names that results may use for a path: author/level/file and (KernelBench's) folder/file."""
+    """Return the names of a path in results: author/level/file and folder/file."""
     parts = PurePosixPath(path).parts
     return "/".join(parts[-3:]), "/".join(parts[-2:])
 
@@ -246,7 +248,7 @@ def _names(path: str) -> tuple[str, str]:
 def _submitted(
     repo: ci.Repository, entries: Sequence[TreeEntry], into: Path, catalog: Catalog, taken: Mapping[str, str]
 ) -> tuple[list[Solution], list[ci.Rejected]]:
-    """Write the submitted files below `into`; return the solutions among them and the rejected files."""
+    """Write the submitted files below `into`; return solutions and rejected files."""
     rejected = []
     sound = []
     for entry in entries:
@@ -285,7 +287,7 @@ def _submitted(
 
 
 def _write_introductions(repo: ci.Repository, base: str, found: Sequence[Solution], into: Path) -> None:
-    """Copy the authors' descriptions from the base to the folder where the run reads them."""
+    """Copy the authors' descriptions from the base to where the run reads them."""
     folders = {folder for item in found for folder in item.path.relative_to(into).parents[:2]}
     entries = repo.entries(base, sorted((folder / AUTHOR_FILE).as_posix() for folder in folders)) if folders else []
     # The branch may hold a folder of this name.
@@ -293,7 +295,7 @@ def _write_introductions(repo: ci.Repository, base: str, found: Sequence[Solutio
 
 
 def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, options: dict[str, object]) -> RunConfig:
-    """Resolve the configuration of the run; on a GPU, add the baseline that the gates name."""
+    """Resolve the run's configuration; on a GPU, add the baseline of the gates."""
     found = environment.collect()
     settled = resolve(
         machine=environment.machine(found),
@@ -318,7 +320,7 @@ def _evaluated(run: Evaluate | None, settled: RunConfig, *, quiet: bool) -> list
 
 
 def _records_below(folder: Path) -> tuple[list[Record], list[RunStore]]:
-    """Return the records of the base's committed runs, and the runs; report runs that can't be read."""
+    """Return the records and runs of the base; report runs that can't be read."""
     records: list[Record] = []
     stores = []
     for run in find_runs(folder):

@@ -31,7 +31,7 @@ WORDS = {
 
 
 def summary(verdict: CiVerdict, leaderboard: str = "") -> str:
-    """Render the step summary as GitHub's Markdown; `leaderboard` is Markdown to append."""
+    """Render the step summary as Markdown, with `leaderboard` (Markdown) at its end."""
     lines = [
         f"## Kernels: the submission {WORDS[verdict.word]}",
         "",
@@ -78,7 +78,7 @@ def _row(item: Scored) -> str:
 
 
 def _before(item: Scored) -> str:
-    """Return status and, if it was timed, speedup of the solution's record in the base."""
+    """Return status and speedup of the solution's record in the base."""
     held = item.difference
     if held is None or held.before is None:
         return show.ABSENT
@@ -99,12 +99,12 @@ def _listed(title: str, texts: list[str]) -> list[str]:
 
 
 def _cell(text: str, limit: int = 160) -> str:
-    """Escape text for Markdown, so that it makes no links, images, HTML, mentions or table cells."""
+    """Escape text for Markdown: no links, images, HTML, mentions or table cells."""
     return escape_markdown(show.line(text, limit))
 
 
 def broken_rules(verdict: CiVerdict) -> list[str]:
-    """Return a terminal line for each gate that a solution failed, and for each rejected file."""
+    """Return a terminal line for each failed gate and for each rejected file."""
     found = [(held.path, "rejected", held.reason) for held in verdict.rejected]
     for item in verdict.scored:
         found += [(item.path, result.gate, result.detail) for result in item.gates if result.outcome == FAILED]
@@ -113,7 +113,7 @@ def broken_rules(verdict: CiVerdict) -> list[str]:
 
 
 def github_annotations(verdict: CiVerdict) -> list[str]:
-    """Return GitHub workflow commands: an error for each failure, a warning for each solution without a verdict.
+    """Return GitHub workflow commands: errors for failures, warnings if not judged.
 
     The format is from GitHub's documentation "Workflow commands"; in values `%`, line ends, `:` and `,` are encoded.
     """
@@ -130,7 +130,7 @@ def github_annotations(verdict: CiVerdict) -> list[str]:
 
 
 def _failure(item: Scored) -> tuple[str, str]:
-    """Return title and message of a failure: the status, or the failed gates of a correct solution."""
+    """Return title and message of a failure: the status, or the failed gates."""
     broken = [result for result in item.gates if result.outcome == FAILED]
     passed = item.record.status is Status.passed
     what = ", ".join(result.gate for result in broken) if passed else item.record.status.value
@@ -206,5 +206,8 @@ def _case(item: Scored) -> ElementTree.Element:
 
 
 def _xml(text: str) -> str:
-    """Remove invisible characters and those that XML forbids; the writer escapes the others."""
+    """Remove invisible characters and those that XML forbids.
+
+    The writer escapes the others.
+    """
     return show.block(text, 4000)

@@ -23,7 +23,7 @@ PASSED, GATE_FAILED, INFRASTRUCTURE = 0, 1, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """A submitted file that can't be evaluated, and the reason; it fails the submission."""
+    """A submitted file that can't be evaluated: it fails the submission."""
 
     path: str
     reason: str
@@ -165,7 +165,10 @@ def score(
 
 
 def failing_line(record: Record, source: str) -> int | None:
-    """Return the line of the solution's file that caused the failure (from a compiler, Python or a check), or None."""
+    """Return the line of the solution's file that caused the failure, or None.
+
+    A compiler, Python or a check reports it.
+    """
     evidence = record.evidence
     line = whole(mapping(evidence, "error"), "solution_line") or whole(evidence, "line")
     if line is None:

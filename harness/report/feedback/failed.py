@@ -141,13 +141,16 @@ def _output(held: Mapping[str, Any]) -> list[str]:
 
 
 def _within(held: Mapping[str, Any]) -> bool:
-    """Return whether all finite values are within tolerance, so that only NaN and infinite values are wrong."""
+    """Return whether only NaN and infinite values are wrong."""
     error, limit = read.number(held, "max_error"), read.number(read.mapping(held, "limits"), "max")
     return error is not None and limit is not None and error <= limit
 
 
 def _values(place: Mapping[str, Any]) -> str:
-    """Format the value, and two digits of the expected one: enough to see a sign, a factor or a zero."""
+    """Format a value and two digits of the expected one.
+
+    Two digits show a sign, a factor or a zero.
+    """
     got, expected = place.get("got"), place.get("expected")
     shown = f"got {got:.6g}" if isinstance(got, int | float) else f"got {show.line(got, 40)}"
     if isinstance(expected, bool) or not isinstance(expected, int | float):

@@ -40,7 +40,7 @@ REMEDIES: Mapping[str, str] = {
 
 
 def sentences(record: Record, *, near_limit: bool = False) -> list[str]:
-    """Return sentences about the census, if there is one; `near_limit` omits those about occupancy."""
+    """Return sentences about the census; `near_limit` omits those about occupancy."""
     census = read.mapping(record.evidence, "census")
     rows = [row for row in read.rows(census, "kernels") if (read.number(row, "share") or 0.0) > 0.0]
     if not rows:

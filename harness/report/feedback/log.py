@@ -43,7 +43,7 @@ def log_end(log: str, file_name: str) -> list[str]:
 
 
 def _blocks(log: str) -> Iterator[tuple[bool, list[str]]]:
-    """Split a log into headings, tracebacks with the lines that follow, and other text, without empty lines.
+    """Split a log into headings, tracebacks and other text, without empty lines.
 
     Each part comes with whether it is a heading.
     """

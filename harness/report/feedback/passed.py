@@ -83,7 +83,7 @@ def _result(record: Record) -> list[str]:
 
 
 def _audit(record: Record) -> list[str]:
-    """List which tools of compute-sanitizer checked the kernels, and which did not, or not completely."""
+    """List which tools of compute-sanitizer checked the kernels, and which did not."""
     audit = read.mapping(record.evidence, "audit")
     ran, lines = [], []
     for name, held in read.mapping(audit, "tools").items():
@@ -100,7 +100,7 @@ def _audit(record: Record) -> list[str]:
 
 
 def _deciding(record: Record) -> ScoredRecord:
-    """Return the speedup over the record's main baseline, or over eager if that baseline has no time."""
+    """Return the speedup over the main baseline, or over eager if it has no time."""
     own, eager = (entries_of([record], baseline=name)[0] for name in (main_baseline(record), EAGER))
     return eager if own.speedup is None else own
 
@@ -129,7 +129,7 @@ def _device(timing: Any, side: str) -> Mapping[str, Any]:
 
 
 def _baselines(record: Record, told: str) -> list[str]:
-    """Return a line for each baseline except `told`: the speedup over it, or why there is none."""
+    """Return a line for each baseline except `told`: its speedup or why it has none."""
     lines = []
     for name, row in read.mapping(record.timing, "baselines").items():
         entry, shown = entries_of([record], baseline=name)[0], show.line(name, 60)
@@ -141,7 +141,7 @@ def _baselines(record: Record, told: str) -> list[str]:
 
 
 def _without_launches(timing: Mapping[str, Any]) -> list[str]:
-    """Return a line about the times inside a CUDA graph, without launch overhead, if both sides have one."""
+    """Return a line about times without launch overhead, if both sides have them."""
     mine, theirs = (read.number(read.mapping(timing, side), "graph_s") for side in ("solution", "reference"))
     if not mine or not theirs:
         return []
@@ -183,12 +183,15 @@ def _limit(record: Record) -> list[str]:
 
 
 def _beyond(record: Record) -> bool:
-    """Return whether the solution is evidently faster than the speed of light, which then does not bound it."""
+    """Return whether the solution is evidently faster than the speed of light.
+
+    The speed of light then does not bound it.
+    """
     return (read.number(read.mapping(record.timing, "speed_of_light"), "fraction") or 0.0) >= BEYOND
 
 
 def _reached(record: Record) -> float | None:
-    """Return the share of the limit that the solution reaches, or None without a limit.
+    """Return the share of the limit that the solution reaches, or None.
 
     If it goes beyond the compute limit, the memory limit alone counts.
     """
@@ -201,7 +204,7 @@ def _reached(record: Record) -> float | None:
 
 
 def _kernels(record: Record) -> list[str]:
-    """Return a line for each compiled kernel; template instances and architectures share a line."""
+    """Return a line for each kernel; instances and architectures share a line."""
     held: dict[str, list[Mapping[str, Any]]] = {}
     for row in read.rows(record.build, "kernels"):
         held.setdefault(show.line(row.get("kernel", "a kernel"), 120), []).append(row)

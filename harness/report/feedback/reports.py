@@ -1,5 +1,7 @@
 """Format findings: data races, bad accesses, barrier errors.
 
+They come from the host device and from compute-sanitizer.
+
 Pure functions. Findings are claims of a contestant's process, so every field is read defensively.
 """
 
@@ -17,7 +19,7 @@ MAX_REPORTS = 5
 
 
 def reports(record: Record, source: str | None) -> list[str]:
-    """Return the findings of a record, each mistake once, with quoted lines if the source is given."""
+    """Return the findings of a record, each once, with quoted source lines."""
     held = read.rows(record.evidence, "reports")
     lines: list[str] = []
     seen: set[tuple[str, ...]] = set()
@@ -34,7 +36,7 @@ def reports(record: Record, source: str | None) -> list[str]:
 
 
 def stood_in(record: Record, source: str | None) -> list[str]:
-    """Return the place in which a process died or was killed, with the quoted line if the source is given."""
+    """Return the place in which a process died or was killed, with the quoted line."""
     row = read.mapping(record.evidence, "stood_in")
     kernel, last = (show.line(row.get(name) or "", 120) for name in ("kernel", "last_kernel"))
     line = read.whole(row, "line")

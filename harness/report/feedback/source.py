@@ -11,7 +11,7 @@ MAX_LINE_CHARS = 160
 
 
 def quoted(source: str, line: int, *, around: int = AROUND) -> list[str]:
-    """Return the numbered lines around `line` (from 1), with `line` marked; none if the source has no such line."""
+    """Return the numbered lines around `line` (from 1), with `line` marked."""
     lines = source.split("\n")
     if not 1 <= line <= len(lines):
         return []

@@ -37,7 +37,7 @@ TEMPLATES = "templates"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One record with the name of its run, its source and log if available, and its feedback text."""
+    """One record with the name of its run, its source, log and feedback text."""
 
     record: Record
     run: str
@@ -144,7 +144,7 @@ def _asset(environment: Environment, name: str) -> str:
 
 
 def _policy(script: str) -> str:
-    """Return a content security policy: the page loads nothing, and only its own script runs."""
+    """Return a content security policy: load nothing, run only the page's script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
@@ -161,7 +161,7 @@ def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Re
 
 
 def _links(items: Sequence[Item], anchors: Mapping[int, str], baseline: str) -> dict[tuple[object, ...], str]:
-    """Return (group, problem, author, solution) -> anchor of the latest record, which is the one that counts."""
+    """Return (group, problem, author, solution) -> anchor of the latest record."""
     latest: dict[tuple[object, ...], tuple[datetime, str]] = {}
     for item in items:
         record = item.record

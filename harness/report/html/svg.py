@@ -51,7 +51,7 @@ def inline(data: bytes, prefix: str, label: str) -> Markup:
 
 
 def strip(reference_s: Sequence[float], solution_s: Sequence[float]) -> Markup:
-    """Draw samples of the reference (above) and of the solution (below) as dots on a log axis of time.
+    """Draw samples of the reference and of the solution as dots on a log time axis.
 
     Empty without samples. One path for each side keeps a page with thousands of solutions small.
     """

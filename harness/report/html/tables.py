@@ -21,7 +21,10 @@ from harness.results.scoring import By, LeaderboardRow, LikeGroup, leaderboard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One cell: `key` is the number to sort by (empty sorts last), `link` an anchor of the page or empty."""
+    """One cell: `key` is its sort number, `link` an anchor of the page.
+
+    Both may be empty; an empty key sorts last.
+    """
 
     text: str
     key: str = ""
@@ -67,7 +70,7 @@ def boards(
     number: int,
     authors: Mapping[str, Author] | None = None,
 ) -> list[Table]:
-    """Return the leaderboards of one group of comparable records, by author, problem and solution."""
+    """Return the leaderboards of one group, by author, problem and solution."""
     made = []
     for by in By:
         rows = leaderboard(records, by=by, baseline=group.baseline, authors=authors)
@@ -95,7 +98,7 @@ def _row(row: LeaderboardRow, shown: Mapping[str, Shown], links: Mapping[tuple[o
 
 
 def differences_table(found: RunDifferences, links: Mapping[tuple[str, str], str]) -> Table:
-    """Return the comparison of two runs: a row for each solution, with a link to its later record."""
+    """Return the comparison of two runs, with links to the later records."""
     numeric = ("later over earlier", "speedup before", "after")
     return Table(
         id="changes",

@@ -206,7 +206,7 @@ def test_a_start_that_fails_leaves_no_process(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_working_folder_that_is_gone_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "working folder was removed; os.chdir to an existing one"
+    said = "working folder of this process was removed; os.chdir to an existing one"
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     with Harness(device="host", results=tmp_path / "run") as mine:

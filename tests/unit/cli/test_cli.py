@@ -562,12 +562,14 @@ def test_files_that_can_not_be_read_are_told_in_a_few_words(place: Path, call: C
     log = store.log_path(store.records()[0].solution)
     log.unlink()
     log.symlink_to("/proc/self/mem")  # a file that nobody can read from its beginning
-    for command in (["show", "results/r1", "--feedback"], ["merge", "results/r1", "--into", "results/r2"]):
+    for command, what_to_do in (
+        (["show", "results/r1", "--feedback"], "fix or remove the file"),
+        (["merge", "results/r1", "--into", "results/r2"], "fix or remove the file"),
+    ):
         done = call(*command)
         assert done.code == 2
-        assert done.err.splitlines()[
-            -1
-        ] == f"harness: {log.relative_to(place)}: can't be read: Input/output error; " + ("fix or remove the file")
+        told = f"harness: {log.relative_to(place)}: can't be read: Input/output error; {what_to_do}"
+        assert done.err.splitlines()[-1] == told
     assert not (place / "results/r2").exists()
 
 

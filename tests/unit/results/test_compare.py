@@ -317,7 +317,7 @@ class TestCommand:
         assert main(["compare", base, base, "--tolerance", "2"]) == 2
         capsys.readouterr()
         assert main(["compare", base, base, "--problem", "level1/7", "--device", "host"]) == 2, "it filters nothing"
-        assert "--problem and --device: for solutions" in capsys.readouterr().err
+        assert "--problem and --device: only for solutions" in capsys.readouterr().err
 
     def test_json_and_markdown(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         base, slow = written(tmp_path / "base", [timed(1e-3)]), written(tmp_path / "slow", [timed(1.1e-3, seed=5)])
