@@ -120,7 +120,10 @@ def labels_of_reports(reports: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe(report: Mapping[str, Any]) -> str:
-    """Describe a report, e.g. `matmul, line 51: <message> (shared tile[0][3])`."""
+    """Describe a report, e.g. `matmul, line 51: <message> (shared tile[0][3])`.
+
+    A data race names the array first, then both accesses, if the report has them.
+    """
 
     def text(key: str) -> str:
         held = report.get(key)
@@ -132,6 +135,12 @@ def _describe(report: Mapping[str, Any]) -> str:
     where = ", ".join(part for part in (text("kernel"), line) if part)
     what = text("message") or text("kind").replace("_", " ")
     array = f"{text('space')} {text('array')}{text('subscript')}".strip() if text("array") else ""
+    access, other_access = text("access").partition(" of ")[0], text("other_access")
+    if report.get("kind") == "data_race" and array and line and access and other_access and text("other_line"):
+        element = f"{text('space')} `{text('array')}{text('subscript')}`".strip()
+        inside = f" in kernel `{text('kernel')}`" if text("kernel") else ""
+        second = f"{other_access} by another thread on line {text('other_line')} without synchronisation"
+        return f"data race on {element}{inside}: {access} on {line}, {second}"
     other = f"the other access is on line {text('other_line')}" if text("other_line") else ""
     details = "; ".join(part for part in (array, other) if part)
     return (f"{where}: " if where else "") + what + (f" ({details})" if details else "")

@@ -14,7 +14,9 @@ from harness.referee.contestants.findings import STATUS_OF_KIND, failure_of_repo
 RACE = {
     "kind": "data_race",
     "kernel": "product",
-    "message": "read of what another thread writes, with nothing between them",
+    "message": "read of memory that another thread writes, without synchronisation between the two",
+    "access": "read of 4 bytes",
+    "other_access": "write",
     "space": "shared",
     "array": "tile",
     "subscript": "[0][3]",
@@ -28,7 +30,16 @@ def test_a_race_is_named_by_kernel_lines_and_array() -> None:
     assert failure is not None
     assert failure.status is Status.data_race
     assert failure.reason == (
-        "product, line 51: read of what another thread writes, with nothing between them "
+        "data race on shared `tile[0][3]` in kernel `product`: read on line 51, "
+        "write by another thread on line 36 without synchronisation"
+    )
+
+
+def test_a_race_of_unknown_accesses_is_named_by_kernel_line_and_message() -> None:
+    failure = failure_of_reports([{key: value for key, value in RACE.items() if key != "other_access"}])
+    assert failure is not None
+    assert failure.reason == (
+        "product, line 51: read of memory that another thread writes, without synchronisation between the two "
         "(shared tile[0][3]; the other access is on line 36)"
     )
 
