@@ -66,7 +66,10 @@ def compare(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A comparison in progress. `number` is the index of its values among the readings; None if the output is empty."""
+    """A comparison in progress.
+
+    `number` is the index of its values among the readings. It is None if the output is empty.
+    """
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -143,7 +146,10 @@ _STEP = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
 
 
 def _differing(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """Count the entries that differ (int64, on the device of `actual`), without waiting."""
+    """Count the entries that differ, without waiting for the device.
+
+    The count is an int64 tensor on the device of `actual`.
+    """
     found = torch.zeros((), dtype=torch.int64, device=actual.device)
     for _, (a, t) in slices(_STEP, actual, truth) if actual.numel() else ():
         found += (_whole(a, actual.device) != _whole(t, actual.device)).sum()

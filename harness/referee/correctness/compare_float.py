@@ -278,7 +278,10 @@ class RealComparer:
     def _sort_kinds(
         self, a64: torch.Tensor, t64: torch.Tensor, reference: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the finite parts of `a64` and `t64` (zero elsewhere), and the masks `clash`, `lent`, `numbers`."""
+        """Return the finite parts of `a64` and `t64`, and masks of kinds of entries.
+
+        The parts are zero elsewhere. The masks are `clash`, `lent` and `numbers`.
+        """
         eps = float(self.info.eps)
         agree = torch.zeros_like(a64, dtype=torch.bool)
         for nearby in (0.0, 2 * eps, -2 * eps):
@@ -302,7 +305,10 @@ class RealComparer:
         return a_part, t_part, ~agree, lent, numbers
 
     def _diagnose(self) -> _Findings:
-        """Passes C and D: count wrong entries; find the first, the pattern, or a simple transformation."""
+        """Count and describe the wrong entries (passes C and D).
+
+        Find the first wrong entry, and the pattern or a simple transformation.
+        """
         ladder = sorted({self.limits.max, *(limit.max for limit in LIMITS.values() if limit.max > self.limits.max)})
         tally = torch.zeros(len(ladder), dtype=torch.int64, device=self.device)
         for held in self._errors():
@@ -364,12 +370,12 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _is_plain(truth_top: float, actual_top: float, info: torch.finfo) -> bool:
-    """Return whether all entries are finite and the truth fits the output type's range."""
+    """Return whether all entries are finite and the truth fits the output type."""
     return truth_top <= info.max and math.isfinite(actual_top)
 
 
 def _rms_and_spread(norm: float, total: float, count: int) -> tuple[float, float]:
-    """Return root mean square and standard deviation, from norm and sum of `count` entries."""
+    """Return RMS and standard deviation, from norm and sum of `count` entries."""
     if count == 0:
         return 0.0, 0.0
     rms, mean = norm / math.sqrt(count), total / count
@@ -394,7 +400,10 @@ def _totals(norm: float, largest: float, compared: int, scale: float, clashes: i
 def _comparison(
     dtype: torch.dtype, shape: tuple[int, ...], truth: tuple[float, float, int], totals: _Totals
 ) -> TensorComparison:
-    """Build a comparison without known errors; `truth` is its RMS, spread, and number of finite entries."""
+    """Build a comparison without findings on wrong entries.
+
+    `truth` contains the truth's RMS, standard deviation, and number of finite entries.
+    """
     rms, spread, finite = truth
     return TensorComparison(
         dtype=_name(dtype),

@@ -366,7 +366,7 @@ def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
 
 
 def far_apart(actual: torch.Tensor, other: torch.Tensor, tolerance: float) -> torch.Tensor | None:
-    """Count the entries of float32 tensors that `torch.isclose` rejects, without waiting.
+    """Count float32 entries that `torch.isclose` rejects, without waiting.
 
     Args:
         actual: The output.

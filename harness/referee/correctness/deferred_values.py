@@ -18,7 +18,10 @@ class DeferredValues:
         self._values: list[Sequence[float]] = []
 
     def add(self, row: torch.Tensor) -> int:
-        """Add a result whose values are still being computed (floats, or integers up to 2**53); return its number."""
+        """Add a result whose values are still being computed; return its number.
+
+        The values are floats, or integers up to 2**53.
+        """
         self._rows.append(row.detach().view(-1))
         return len(self._values) + len(self._rows) - 1
 

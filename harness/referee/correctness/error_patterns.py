@@ -48,7 +48,10 @@ by a quarter.
 
 
 class Marginals:
-    """Counts of wrong places along each dimension of `shape`, collected chunk by chunk in flat order."""
+    """Counts of wrong places along each dimension of `shape`.
+
+    They are collected chunk by chunk in flat order.
+    """
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = tuple(shape)
@@ -60,7 +63,10 @@ class Marginals:
         self._counts: list[torch.Tensor | None] = [None] * len(self.shape)
 
     def add(self, mask: torch.Tensor, offset: int) -> None:
-        """Add a 1-d bool `mask` whose first place has the flat index `offset`. Synchronises once."""
+        """Add a 1-d bool `mask`; its first place has the flat index `offset`.
+
+        This synchronises once.
+        """
         places = mask.nonzero().view(-1)
         if places.numel() == 0:
             return
@@ -185,7 +191,10 @@ def _run(wrong: int, total: int, *, to_the_end: bool) -> str:
 
 
 def _lanes(residues: Sequence[int]) -> str:
-    """Describe places that repeat in memory whatever the row length, like those of some threads of a warp or block."""
+    """Describe places that repeat in memory, whatever the row length.
+
+    For example, some threads of each warp or block cause such a pattern.
+    """
     held = set(residues)
     for period in (2**power for power in range(1, PERIOD.bit_length())):
         own = sorted({place % period for place in held})
@@ -204,7 +213,10 @@ def _lanes(residues: Sequence[int]) -> str:
 def _triangle(
     shape: Sequence[int], counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None], wrong: int
 ) -> str:
-    """Recognise the part above or below the diagonal of square matrices, by its counts along both dimensions."""
+    """Recognise the part above or below the diagonal of square matrices.
+
+    The counts along both dimensions show it.
+    """
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < LEAST:
         return ""
     rows, columns = counts[-2], counts[-1]
@@ -228,7 +240,10 @@ def _borders(
     counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None],
     wrong: int,
 ) -> str:
-    """Recognise the L-shaped remainder: whole last rows and whole last columns of a matrix, and nothing else."""
+    """Recognise the L-shaped remainder of a matrix.
+
+    It consists of whole last rows and whole last columns, and nothing else.
+    """
     if len(shape) != 2 or counts[0] is None or counts[1] is None:
         return ""
     rows = np.flatnonzero(counts[0] == shape[1])
@@ -269,7 +284,10 @@ def _describe_hits(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: in
 
 
 def _repeated(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: int, name: str) -> str:
-    """Recognise stretches of one length at one distance throughout: half of each warp, the edge of each tile."""
+    """Recognise stretches of one length at one distance throughout.
+
+    Examples are half of each warp and the edge of each tile.
+    """
     breaks = np.flatnonzero(np.diff(hit) > 1)
     starts = hit[np.concatenate(([0], breaks + 1))]
     lengths = np.diff(np.concatenate(([-1], breaks, [hit.size - 1])))
@@ -300,7 +318,10 @@ def _share(part: float) -> str:
 
 
 def moments(a: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-    """Return the sums for `describe_transformation`: a, t, a*a, t*t, a*t, and the number of nonzero a."""
+    """Return the sums for `describe_transformation`.
+
+    They are the sums of a, t, a*a, t*t and a*t, and the number of nonzero a.
+    """
     sums: torch.Tensor = torch.stack(
         (a.sum(), t.sum(), torch.dot(a, a), torch.dot(t, t), torch.dot(a, t), a.count_nonzero().double())
     )
@@ -308,7 +329,10 @@ def moments(a: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
 
 
 def describe_transformation(sums: Sequence[float], count: int) -> str:
-    """Recognise an answer that is all zero, one value, or the truth times a constant or plus a constant."""
+    """Recognise an answer that is a simple transformation of the truth.
+
+    It is all zero, one value, or the truth times a constant or plus a constant.
+    """
     a, t, aa, tt, at, nonzero = sums
     if count < 2:
         return ""
@@ -379,7 +403,10 @@ def _at(tensor: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
 
 
 def _unravel(flat: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
-    """As `torch.unravel_index`, whose first call imports torch's symbolic shapes and takes seconds during a run."""
+    """Do the same as `torch.unravel_index`, without its slow first call.
+
+    That call imports torch's symbolic shapes, which takes seconds during a run.
+    """
     places = []
     for size in reversed(shape):
         places.append(flat % size)

@@ -124,7 +124,7 @@ class PerturbedInput:
         return failure
 
     def _was_let_pass(self, finding: CallVerdict) -> bool:
-        """Return whether the answer exceeds the class's own limits but not the raised ones.
+        """Return whether the answer exceeds the class's limits but not the raised ones.
 
         An answer that keeps the same bits although its inputs changed this much ignores them, however loose the limits
         are.

@@ -25,7 +25,10 @@ MOST_RMS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorLimits:
-    """The largest scaled errors that a class allows. `note` says why they differ from the table."""
+    """The largest scaled errors that a class allows.
+
+    `note` says why they differ from the table.
+    """
 
     rms: float
     max: float
@@ -44,7 +47,10 @@ UNLIMITED = ErrorLimits(rms=math.inf, max=math.inf)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """The largest scaled errors of one output's truth if inputs and weights are rounded once to a class."""
+    """The largest scaled errors that rounded inputs and weights cause.
+
+    They are errors of one output's truth. Inputs and weights are rounded once to a class.
+    """
 
     precision: PrecisionClass
     rms: float
@@ -86,7 +92,10 @@ below fp32 are raised (`Sensitivity`). See guides/design/tolerances.md.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """One entry of a tensor. `got` and `expected` are real numbers (for complex ones, the part that differs)."""
+    """One entry of a tensor.
+
+    `got` and `expected` are real numbers. For complex entries, they are the part that differs.
+    """
 
     index: tuple[int, ...]
     got: float | int

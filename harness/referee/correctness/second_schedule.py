@@ -47,7 +47,10 @@ _ATOMICS = re.compile(r"\batomic|\b(?:atom|red)\.|\bcub::|\bthrust::|atomic_(?:a
 
 
 def uses_atomics(source: str) -> bool:
-    """Return whether a solution's source uses atomics, so that values may differ by rounding."""
+    """Return whether a solution's source uses atomics.
+
+    With atomics, values may differ by rounding.
+    """
     return _ATOMICS.search(source) is not None
 
 
@@ -87,7 +90,9 @@ class SecondSchedule:
     labels: list[str] = field(default_factory=list)
 
     def check(self, indices: Sequence[int]) -> tuple[Failure | None, BurstDone]:
-        """Repeat the calls on these sets, whose first-order answers are still in the arena.
+        """Repeat the calls on these sets in another order and compare the answers.
+
+        The answers in the first order are still in the arena.
 
         Args:
             indices: Indices of the input sets.

@@ -218,7 +218,10 @@ def reached_class(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToleranceVerdict:
-    """The verdict on one call's outputs. `failure` is None if all are within the required class."""
+    """The verdict on one call's outputs.
+
+    `failure` is None if all outputs are within the required class.
+    """
 
     failure: Failure | None
     required: PrecisionClass
@@ -364,7 +367,7 @@ def kernelbench_rule(actual: torch.Tensor, reference: torch.Tensor, dtype: torch
 def kernelbench_far(
     actual: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype | None = None
 ) -> torch.Tensor | None:
-    """Count the entries that `kernelbench_rule` rejects, without waiting for the device.
+    """Count entries that `kernelbench_rule` rejects, without waiting for the device.
 
     Args:
         actual: The output.

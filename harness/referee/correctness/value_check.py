@@ -114,7 +114,10 @@ class ValueCheck:
         return begun or self._judge(call, truth)
 
     def end(self, begun: PendingCheck, readings: DeferredValues) -> CallVerdict | None:
-        """Return the verdict that the readings prove; None if they prove nothing, so that `judge` is needed."""
+        """Return the verdict that the readings prove, or None.
+
+        None means that they prove nothing, so that `judge` is needed.
+        """
         call, variant = begun.call, self.workspace.variant(begun.call.index)
         if begun.own is None:
             references = self._references[variant]
@@ -182,7 +185,10 @@ class ValueCheck:
         return self.workspace.answer(call.index, call.changed)
 
     def _constant_limit(self, limits: Sequence[ErrorLimits]) -> float:
-        """Return the limit for numbers outside tensors: that on single values of the first tensor, if there is one."""
+        """Return the error limit for numbers outside tensors.
+
+        It is the limit on single values of the first tensor, or of the required class if there is no tensor.
+        """
         return (limits[0] if limits else LIMITS[self.required]).max
 
     def _judge(self, call: AnsweredCall, truth: Truth) -> CallVerdict:
@@ -279,7 +285,7 @@ class ValueCheck:
 def _enqueued(
     actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], readings: DeferredValues
 ) -> tuple[Pending, ...] | None:
-    """Start the comparisons of these tensors; return None if one of them cannot be started."""
+    """Start comparing these tensors; return None if one comparison cannot start."""
     begun = []
     for a, t in zip(actual, expected, strict=True):
         if (pending := enqueue(a, t, readings)) is None:
@@ -294,7 +300,7 @@ def _compared(
     own: Sequence[torch.Tensor] | None,
     limits: Sequence[ErrorLimits],
 ) -> list[TensorComparison]:
-    """Compare each tensor with the truth, and with the reference's `own` if that is given."""
+    """Compare each tensor with the truth, and with the reference's `own` if given."""
     return [
         compare(a, t, reference=r, limits=limit, poison_byte=POISON)
         for a, t, r, limit in zip(actual, expected, [None] * len(actual) if own is None else own, limits, strict=True)

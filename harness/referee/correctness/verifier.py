@@ -104,7 +104,7 @@ class Verifier:
         return findings
 
     def _compare_again(self, indices: Sequence[int]) -> torch.Tensor | None:
-        """Compare the inputs again, after all reads of them; None if calls may change them."""
+        """Compare the inputs again after all reads; None if calls may change them."""
         return None if self.workspace.traits.mutates_inputs else self.workspace.compare_inputs(indices)
 
     def _note_addresses(self, done: BurstDone) -> None:
@@ -208,7 +208,9 @@ _GRAVITY = (
 
 
 def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -> Failure | None:
-    """Return the most severe failure of all calls, preferably on the problem's own inputs.
+    """Return the most severe failure of all calls.
+
+    Failures on the problem's own inputs come first.
 
     Args:
         findings: Verdicts on the calls.

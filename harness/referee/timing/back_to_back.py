@@ -95,7 +95,7 @@ class BackToBackTimes:
 
     @property
     def unqueued(self) -> bool:
-        """Whether queueing failed because of the solution, for another reason than waiting."""
+        """Whether the solution made queueing fail, except by waiting for the device."""
         return _why(self.refused) is RefusalCause.FAILS
 
 
@@ -136,7 +136,10 @@ class BackToBackCheck:
 
     @property
     def starved(self) -> bool:
-        """Whether memory for the copies was missing, although there was enough before the solution was loaded."""
+        """Whether memory for the copies was missing after the solution was loaded.
+
+        There was enough memory before that.
+        """
         return any(refused.why is RefusalCause.NO_MEMORY for refused in self._refused.values())
 
     def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> BackToBackTimes | None:
@@ -240,7 +243,10 @@ class BackToBackCheck:
                 return verdict
 
     def _right(self, launch_mode: LaunchMode, rest: Sleep = AWAKE) -> BackToBackBurst | None:
-        """Make one burst with correct answers; else note the refusal. Only launched calls must be correct."""
+        """Make one burst; return it if its answers are correct, else None.
+
+        A refusal is noted with its launch mode. Only launched calls must be correct: their wrong answers are findings.
+        """
         held = self._asked(launch_mode, rest)
         if isinstance(held, BurstRefusal):
             self._refused[launch_mode] = replace(held, text=one_line(held.text, limit=200))
@@ -258,7 +264,10 @@ class BackToBackCheck:
         return None if wrong else held
 
     def _asked(self, launch_mode: LaunchMode, rest: Sleep) -> BackToBackBurst | BurstRefusal:
-        """Make one burst; repeat it while its calls wait behind the gate, at most `QUEUE_TRIES` times."""
+        """Make one burst; repeat it while its calls wait behind the gate.
+
+        It stops after `QUEUE_TRIES` such bursts in all, or after `AGAIN_WITHIN_S` seconds.
+        """
         begin_s = time.perf_counter()
         while True:
             held = self._burst_runner.run(self._indices, launch_mode, rest=rest)
@@ -269,7 +278,7 @@ class BackToBackCheck:
                 return held
 
     def graph(self, claimed_s: float) -> tuple[float | None, str | None]:
-        """Measure the calls inside a CUDA graph, if they are short enough for it to matter.
+        """Measure calls inside a CUDA graph if they are short enough for it to matter.
 
         Code need not support capture, so no failure is a verdict. The contestant may be unusable afterwards: ask it for
         nothing more that counts.

@@ -65,7 +65,10 @@ class RefusalCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BurstRefusal:
-    """Why a burst was not made. `why` is the referee's finding; `text` may be the contestant's own words."""
+    """Reason why a burst was not made.
+
+    `why` is the referee's finding; `text` may be the contestant's own words.
+    """
 
     why: RefusalCause
     text: str
@@ -77,7 +80,10 @@ NO_MEMORY = BurstRefusal(RefusalCause.NO_MEMORY, "there is no memory for copies 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """How long the referee sleeps before it completes the inputs, and after it opens the gate. Seconds."""
+    """Seconds that the referee sleeps before and during a burst.
+
+    It sleeps `before_s` before it completes the inputs, and `behind_s` after it opens the gate.
+    """
 
     before_s: float = 0.0
     behind_s: float = 0.0
@@ -109,7 +115,10 @@ class BackToBackBurst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackToBackRunner:
-    """Make back-to-back bursts of one contestant. `request` builds a burst from calls; `limit_s` bounds each answer."""
+    """Make back-to-back bursts of one contestant.
+
+    `request` builds a burst from calls. `limit_s` bounds each answer, in seconds.
+    """
 
     workspace: Workspace
     contestant: ContestantProcess
@@ -164,7 +173,10 @@ class BackToBackRunner:
         )
 
     def _patience_s(self, launch_mode: LaunchMode) -> float:
-        """Return the time limit of one answer in seconds; only capturing a graph may have to build something first."""
+        """Return the time limit of one answer, in seconds.
+
+        Only capturing a graph gets the full `limit_s`, because it may have to build something first.
+        """
         return self.limit_s if launch_mode is LaunchMode.GRAPH else min(self.limit_s, ANSWER_LIMIT_S)
 
     def _prepare(self, burst: Burst, launch_mode: LaunchMode) -> BurstRefusal | None:
@@ -187,7 +199,11 @@ class BackToBackRunner:
         return WAITS if said is None else BurstRefusal(RefusalCause.FAILS, said)
 
     def _open(self, asleep_s: float) -> tuple[float, float] | None:
-        """Return the seconds from opening the gate until the queue was done, and by how many they may be too many."""
+        """Open the gate and time the queue until it is done.
+
+        Return the seconds from opening the gate to the end of the queue, and how many of them may be too many. Return
+        None if the queue does not finish in time.
+        """
         gate = self.workspace.device.own_gate().owner
         if gate.told:
             gate.open()

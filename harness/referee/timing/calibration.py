@@ -36,7 +36,10 @@ class Calibration:
 
     @property
     def agrees(self) -> bool:
-        """Whether the bursts cost about the same; bursts that other processes disturb in turns do not."""
+        """Whether the bursts cost about the same.
+
+        Bursts that other processes disturb in turns do not agree.
+        """
         return self.spread_s <= AGREE_SPREAD * self.per_call_s and self.per_call_s <= AGREE_LEAST * self.least_s
 
     def to_json(self) -> dict[str, Any]:

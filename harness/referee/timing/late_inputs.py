@@ -67,7 +67,10 @@ class _Sectors:
             self._others[part] += private
 
     def mask(self, private: torch.Tensor) -> None:
-        """Overwrite the withheld sectors in the `private` copy of the inputs (int32, by sectors) with others."""
+        """Overwrite the withheld sectors in the `private` copy with other sectors.
+
+        `private` is a copy of the inputs (int32, by sectors).
+        """
         torch.index_select(private, 0, self._own, out=self._true)
         torch.index_select(private, 0, self._others, out=self._decoys)
         private.index_copy_(0, self._own, self._decoys)
@@ -176,6 +179,9 @@ def _begin(slots: Sequence[Region]) -> int:
 
 
 def _end(slots: Sequence[Region]) -> int:
-    """Return the end of the last input, rounded up to the alignment: the padding belongs to no other tensor."""
+    """Return the end of the last input, rounded up to the alignment.
+
+    The padding belongs to no other tensor.
+    """
     ends = [slot.offset + tensor_bytes(slot.shape, getattr(torch, slot.dtype)) for slot in slots]
     return aligned(max(ends, default=0))

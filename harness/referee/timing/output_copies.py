@@ -31,7 +31,10 @@ for all code alike.
 
 
 def copying_s(workspace: Workspace) -> float:
-    """Return how long copying the outputs may take, in seconds, before it shows that the device was still busy."""
+    """Return the longest time that copying the outputs may take, in seconds.
+
+    A longer time shows that the device was still busy.
+    """
     return min(workspace.copying_s, COPY_NOISE_S + (1.0 + COPY_NOISE) * workspace.copy_aside_s)
 
 
@@ -62,7 +65,10 @@ class OutputCopies:
         workspace.copy_aside_s = min(workspace.copy_aside_s, self._copy())
 
     def take(self) -> tuple[float, float]:
-        """Make the copies. Return the seconds it took, and how many of them this thread waited for a processor."""
+        """Make the copies; return their time and this thread's wait for a processor.
+
+        Both are in seconds. The wait is a part of the time.
+        """
         before_s = runqueue_delay.waited_s()
         took_s = self._copy()
         return took_s, min(took_s, runqueue_delay.waited_s() - before_s)

@@ -109,7 +109,10 @@ class ReferenceTiming:
     """
 
     def floor_json(self) -> dict[str, Any]:
-        """Return the noise floor for a record: its width, the measured part, the least value and the method."""
+        """Return the noise floor for a record.
+
+        It consists of the width, the measured part, the least value and the method.
+        """
         return {
             **self.floor.to_json(),
             "measured_log_width": self.measured_log_width,
@@ -173,7 +176,10 @@ class ReferenceTimer:
 
     @property
     def apart(self) -> bool:
-        """Whether it must finish before another process uses these inputs, because its calls change them."""
+        """Whether the timing must finish before another process uses these inputs.
+
+        It must if its calls change the inputs.
+        """
         return self._workspace.traits.mutates_inputs
 
     @property
@@ -202,7 +208,10 @@ class ReferenceTimer:
 
     @property
     def so_far(self) -> ReferenceTiming:
-        """The figures so far; the number of back-to-back sets and the empty calls are known from the first step on."""
+        """The figures so far.
+
+        The number of back-to-back sets and the empty calls are known from the first step on.
+        """
         aa = speedup_interval(*halves(self._bursts))
         least = least_width(self._reference_s)
         return ReferenceTiming(
@@ -243,7 +252,10 @@ def sets_without_pause(workspace: Workspace, peak_bytes: int) -> int:
 
 
 def proves_more(call_s: float, sets: int) -> bool:
-    """Return whether calls of this device time, back to back over so many sets, prove more than bursts with pauses."""
+    """Return whether back-to-back calls prove more than bursts with pauses.
+
+    `call_s` is the device time of a call in seconds. `sets` is the number of input sets.
+    """
     return sets > 0 and call_s < min(NONSTOP_BELOW_S, NONSTOP_TOGETHER_S / sets)
 
 
@@ -280,7 +292,7 @@ def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[l
 
 
 def _back_to_back(workspace: Workspace, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
-    """Measure the reference's calls back to back, and inside a graph if they are short."""
+    """Measure the reference back to back, and inside a graph if calls are short."""
     found: dict[str, Any] = {}
     refused: dict[str, str] = {}
     runner.back_to_back(indices, LaunchMode.LAUNCHED)  # the first run allocates memory
@@ -300,6 +312,9 @@ def _back_to_back(workspace: Workspace, runner: ReferenceRunner, indices: range,
 
 
 def graphable(workspace: Workspace) -> bool:
-    """Return whether calls of this problem can be captured: state, random generators and inputs stay the same."""
+    """Return whether a graph can capture calls of this problem.
+
+    State, random generators and inputs must stay the same.
+    """
     traits = workspace.traits
     return not (traits.draws_random or traits.updates_state or traits.mutates_inputs)

@@ -95,7 +95,10 @@ class Rounds:
     thrown_s: float = 0.0
 
     def samples(self, mode: CallMode) -> tuple[list[list[float]], list[list[float]]]:
-        """Return device seconds by round and call of this mode: the reference's, and the solution's claims."""
+        """Return device times of this mode's calls, by round and call, in seconds.
+
+        The first list contains the reference's times, the second one the solution's claims.
+        """
         reference = [
             [
                 t.device_s
@@ -115,7 +118,11 @@ class Rounds:
         return reference, solution
 
     def windows(self, mode: CallMode) -> tuple[list[float], list[float]]:
-        """Return host seconds from submission to completion, flat: the reference's, and the solution's claims."""
+        """Return host times of this mode's calls, from submission to completion.
+
+        The first list contains the reference's times, the second one the solution's claims. Both are flat and in
+        seconds.
+        """
         reference = [
             t.window_s
             for r in self.held
@@ -197,7 +204,9 @@ class ReferenceRunner:
         return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
     def back_to_back(self, indices: Sequence[int], launch_mode: LaunchMode) -> CallTime:
-        """Time calls over these sets without a pause, as the contestant makes the solution's.
+        """Time the reference's calls over these sets without a pause.
+
+        The contestant makes the solution's calls in the same way.
 
         Args:
             indices: Indices of the input sets.

@@ -101,12 +101,18 @@ class JudgedTimes:
 
 
 def _by_rounds(rounds: Sequence[Round]) -> Calibration:
-    """Calibrate by the reference's own bursts; they replace trusted bursts if none were made before."""
+    """Calibrate by the reference's own bursts.
+
+    They replace trusted bursts if none were made before.
+    """
     return calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds])
 
 
 def _known_calibrations(rounds: Sequence[Round], known: ProblemCalibration | None) -> list[Calibration] | None:
-    """Return each round's calibration, of trusted bursts with as many calls; None if there is none."""
+    """Return each round's calibration by trusted bursts; None if there is none.
+
+    The trusted bursts have as many calls as the round.
+    """
     if known is None or known.pauses is None:
         return None
     few = known.pauses if known.sparing is None else known.sparing
@@ -160,7 +166,9 @@ def judge_times(
     back_to_back: BackToBackTimes | None = None,
     compared: Compared | None = None,
 ) -> JudgedTimes:
-    """Judge the claims of all rounds and estimate the speedup over bursts paired by round.
+    """Judge the claims of all rounds and estimate the speedup.
+
+    The estimate pairs the bursts by round.
 
     Args:
         rounds: All rounds of the solution.
@@ -342,7 +350,10 @@ def peak_memory(
 def with_graph(
     timing: Mapping[str, Any], graph: Callable[[float], tuple[float | None, str | None]]
 ) -> Mapping[str, Any]:
-    """Return a record's `timing` with the time of a call inside a CUDA graph, as measured by `graph`."""
+    """Return a record's `timing` with the time of a call inside a CUDA graph.
+
+    `graph` measures that time. Without back-to-back times, `timing` stays unchanged.
+    """
     if "back_to_back" not in timing:
         return timing
     graph_s, refused = graph(timing["solution"]["device"]["median_s"])
@@ -436,9 +447,10 @@ def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, t
 
 
 def _without(time_s: float, own_s: float) -> float:
-    """Subtract the extra time of any call in the solution's process from a claimed time.
+    """Subtract the process's extra time per call from a claimed time.
 
-    At least half of the claim remains; no honest GPU call is short enough to reach that.
+    `own_s` is the extra time of any call in the solution's process. At least half of the claim remains; no honest GPU
+    call is short enough to reach that.
     """
     return max(time_s - own_s, time_s / 2)
 
@@ -449,7 +461,10 @@ def _unexplained(verdict: ClaimVerdict) -> float:
 
 
 def _series(bursts: Sequence[Sequence[float]], latency_s: Sequence[float]) -> dict[str, Any]:
-    """Return device time over all bursts, and call latency (warm cache, idle device, host clock)."""
+    """Return the device times of all bursts and the call latency.
+
+    The host clock measures the latency, with a warm cache and an idle device.
+    """
     flat = [time_s for burst in bursts for time_s in burst]
     return {
         "device": summarise(flat).to_json(),

@@ -12,7 +12,10 @@ from harness.core.stats import SpeedupEstimate
 
 
 class StoppingRule(Protocol):
-    """A rule that takes one number after each pair of bursts and says whether timing may end."""
+    """A rule that says whether timing may end.
+
+    It takes one number after each pair of bursts.
+    """
 
     @property
     def name(self) -> str:
@@ -50,7 +53,7 @@ class NarrowInterval:
 
 
 class Stagnation:
-    """End once the half width shrank by less than `least` of itself over `window` pairs.
+    """End once `window` pairs shrank the half width by less than `least` of itself.
 
     Scatter alone shrinks with the square root of the number of pairs. With the default window the rule fires from about
     25 pairs on, and earlier only if new pairs widen the interval.
