@@ -485,7 +485,7 @@ def test_a_right_solution_that_breaks_a_rule_fails_by_the_rules_name() -> None:
     ]
     failure = ElementTree.fromstring(junit(verdict).partition("\n")[2])[0][0][0]
     assert failure.get("type") == "minimum_speedup, refused_labels"
-    assert (failure.get("message") or "").startswith("0.5x against eager, at least 0.495x")
+    assert (failure.get("message") or "").startswith("0.5x over eager, at least 0.495x")
 
 
 def test_a_record_at_the_base_that_finishes_in_the_future_is_not_what_counts_there() -> None:

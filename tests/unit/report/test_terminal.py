@@ -102,7 +102,7 @@ def test_the_summary_counts_each_status_and_says_what_it_means() -> None:
     shown = text_of(terminal.summary([PASSED, PASSED, FAILED], skipped=4, wall_s=83.0))
     assert "3 solutions, 2 passed, in 83.0 s; skipped 4 that had a record." in shown
     assert "compile_error" in shown
-    assert "The compiler or linker refused the sources." in shown
+    assert "The compiler or linker rejected the sources." in shown
     assert "timeout" not in shown
     assert "0 solutions" in text_of(terminal.summary([], skipped=2, wall_s=0.1))
 
@@ -155,7 +155,7 @@ def test_keys_that_are_no_texts_are_shown_as_such() -> None:
 
 def test_a_record_page_of_a_failure_says_what_to_do() -> None:
     shown = text_of(terminal.record_page(FAILED, None))
-    assert "The compiler or linker refused the sources." in shown
+    assert "The compiler or linker rejected the sources." in shown
     assert "empty" in shown
 
 

@@ -823,7 +823,6 @@ class TestTheCommand:
         assert (compiled["baseline"], compiled["outcome"]) == ("compile", "failed")
         assert "more than 0 s" in compiled["reason"]
 
-
     def test_what_the_budget_cuts_off_of_a_problem_is_told(
         self, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
