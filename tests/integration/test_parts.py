@@ -90,7 +90,7 @@ def test_parts_that_are_queued_again_go_on_and_make_one_run(place: Path) -> None
     assert done(place, 1) == 0
     verdicts, said = merged(place, "results/early")
     assert len(verdicts) == 3
-    assert "1 of its 2 solutions have a record" in said
+    assert "only 1 of 2 solutions have a record" in said
     assert f"--shard 3/{PARTS}" in said
     assert [done(place, part) for part in (2, 3)] == [0, 0]
     assert merged(place, "results/77") == (EXPECTED, "")

@@ -320,7 +320,7 @@ def test_a_solution_can_not_reach_the_server(place: Place, server: subprocess.Po
     [
         ({"CUDA_VISIBLE_DEVICES": "7"}, "was started with CUDA_VISIBLE_DEVICES=(not set), but this call has 7"),
         ({"CXX": "c++-elsewhere", "MAX_JOBS": "1"}, "was started with CXX=(not set), but this call has c++-elsewhere"),
-        ({"PYTHONPATH": "copy"}, "it runs other code"),
+        ({"PYTHONPATH": "copy"}, "it runs another version of the code"),
     ],
 )
 def test_a_call_that_would_get_something_else_is_refused(
@@ -374,7 +374,7 @@ def _others_get_nothing(place: Place) -> None:
     assert "serves another user" in str(refused["reason"])
     refused = answer(place, None, hello(place, read_token(place.socket)))
     assert refused is not None
-    assert "other code" in str(refused["reason"])
+    assert "another version of the code" in str(refused["reason"])
 
 
 def test_there_is_one_server_at_a_place(place: Place, server: subprocess.Popen[str]) -> None:

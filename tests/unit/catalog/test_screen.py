@@ -263,7 +263,7 @@ def test_the_sources_of_a_run_are_found_again(
     shown = capsys.readouterr()
     assert "ann/level1/1_a.py (crashed): " in shown.out
     assert "process_exit" in shown.out
-    assert "1_b.py (crashed): not looked at" in shown.out
+    assert "1_b.py (crashed): not screened" in shown.out
     assert "1 of 2 files" in shown.err
 
 

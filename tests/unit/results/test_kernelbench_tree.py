@@ -138,7 +138,7 @@ def run_dir(tmp_path: Path) -> Path:
 def test_the_tree_is_read_as_it_is(tree: Path) -> None:
     catalog = load_problems(tree)
     assert list(catalog) == ["level1/1", "level1/100", "level2/9", "level3/1", "level4/1"]
-    with pytest.raises(CatalogError, match=r"is it .*KernelBench/KernelBench"):
+    with pytest.raises(CatalogError, match=r"did you mean .*KernelBench/KernelBench"):
         load_problems(tree.parent)
 
 
