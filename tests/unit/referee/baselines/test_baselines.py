@@ -714,7 +714,7 @@ class TestTheCommand:
         printed = capsys.readouterr()
         told = json.loads(printed.out)
         assert [row["problem"] for row in told["rows"]] == ["level1/2"]
-        assert f"1 of 2 problems have all their times in {out} already" in printed.err
+        assert f"skipped: 1 of 2 problems have all their times in {out}" in printed.err
         assert pages.from_csv((out / "baselines.csv").read_text())[0] == first
         held = json.loads((out / "environment.json").read_text())
         assert held["format"] == 1
@@ -738,7 +738,7 @@ class TestTheCommand:
         self, root: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert call(root, "--budget-s", "0.001") == 0
-        assert "problems; call again" in capsys.readouterr().err
+        assert "problems started; run the command again" in capsys.readouterr().err
         assert call(root) == 0
         assert call(root, "--out", str(root / "out"), "--budget-s", "0.001", "--refresh") == 0
         assert "problems; --resume continues" in capsys.readouterr().err
@@ -799,8 +799,8 @@ class TestTheCommand:
             (["--device", "tpu"], "auto, cuda or host"),
             (["--solved", "nowhere"], "nowhere"),
             (["--resume"], "pass --out FOLDER too"),
-            (["--jobs", "0"], "--jobs 0"),
-            (["--budget-s", "-1"], "--budget-s -1"),
+            (["--jobs", "0"], "--jobs must be at least 1, not 0"),
+            (["--budget-s", "-1"], "--budget-s must be a number of seconds above 0, not -1"),
         ],
     )
     def test_wrong_calls_are_refused(
