@@ -85,7 +85,7 @@ RUNS: dict[str, As] = {
     "harness show results/<run> 1_missing_barrier --json": As(said='"status": "data_race"'),
     "harness show results/<run> 4_wide --json": As(said='"samples"'),
     "harness show results/<run> 16_naive --feedback": As(
-        lines=(f"harness show {EXAMPLE} 17_library_call --feedback",), said="Right"
+        lines=(f"harness show {EXAMPLE} 17_library_call --feedback",), said="Correct"
     ),
     "harness timeline results/<run>": As(said="GPU-"),
     "harness leaderboard results/* --csv leaderboard.csv": As(said="optimised"),
@@ -161,7 +161,7 @@ RUNS: dict[str, As] = {
     ),
     "harness show results/<run> 19_vectorised --feedback": As(
         lines=("harness show results/mine 19_vectorised --feedback",),
-        said="Right",
+        said="Correct",
         needs="harness eval solutions/mine/level1/19_vectorised.py --device host",
     ),
     "harness eval solutions/mine --workload half": As(

@@ -223,7 +223,7 @@ def test_files_and_authors_that_can_not_be_are_refused_at_once(h: Harness, tmp_p
         with pytest.raises(CatalogError, match=said):
             h.submit("level1/19", path)
     for author in ("", "two\nlines"):
-        with pytest.raises(CatalogError, match="can't be an author"):
+        with pytest.raises(CatalogError, match="is invalid: it is empty or not printable"):
             h.submit("level1/19", RIGHT, author=author)
 
 

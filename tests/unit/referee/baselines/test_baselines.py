@@ -714,7 +714,7 @@ class TestTheCommand:
         printed = capsys.readouterr()
         told = json.loads(printed.out)
         assert [row["problem"] for row in told["rows"]] == ["level1/2"]
-        assert f"1 of 2 problems have all their times in {out}" in printed.err
+        assert f"skipped: 1 of 2 problems have all their times in {out}" in printed.err
         assert pages.from_csv((out / "baselines.csv").read_text())[0] == first
         held = json.loads((out / "environment.json").read_text())
         assert held["format"] == 1
@@ -741,7 +741,7 @@ class TestTheCommand:
         assert "problems started; run the command again" in capsys.readouterr().err
         assert call(root) == 0
         assert call(root, "--out", str(root / "out"), "--budget-s", "0.001", "--refresh") == 0
-        assert "problems; --resume continues" in capsys.readouterr().err
+        assert "problems started; run the command again with --resume" in capsys.readouterr().err
 
     def test_a_full_disk_leaves_the_files_as_they_were_and_no_part(self, begun: Path) -> None:
         out = begun / "out"
