@@ -30,10 +30,11 @@ LIMIT_S = 4.0
 REPRESENTATIVES = frozenset(
     {
         "tests/integration/test_architecture.py::test_no_process_that_has_executed_a_submission_has_imported_the_judge",
+        "tests/integration/test_exploits.py::test_one_of_each_family_needs_no_gpu",
         "tests/integration/test_golden.py::test_an_evaluation_gives_the_golden_records",
     }
 )
-"""Long tests that run in the fast tier too: whole evaluations, one of each kind."""
+"""Long tests that run in the fast tier too: whole evaluations, and one of each family of the corpus."""
 
 LAST_RUN = "tests-last-run.tsv"
 """In the cache folder: when each test function was last run on this machine."""
