@@ -18,6 +18,8 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from harness.core.choices import DeviceKind
 from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import collect

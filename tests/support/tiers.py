@@ -24,7 +24,7 @@ DURATIONS = TESTS / "durations.tsv"
 LISTED_S = 0.5
 """Test functions that take less, all their parameters together, are not listed."""
 
-LIMIT_S = 4.0
+LIMIT_S = 2.5
 """Longest test function of the fast tier, and longest file of it whose tests share what is made once a file."""
 
 REPRESENTATIVES = frozenset(

@@ -252,7 +252,7 @@ def test_other_settings_wait_and_nobody_overtakes_them(tmp_path: Path, here: Env
         assert len(rooms.opened) == 3
     finally:
         rooms.close()
-    with pytest.raises(ServiceError, match="being ended"):
+    with pytest.raises(ServiceError, match="shutting down"):
         rooms.enter({"seeds": 1})
 
 
