@@ -13,6 +13,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
@@ -59,6 +60,17 @@ def _refuse_full_disks() -> None:
             )
 
 
+def _refuse_unknown_revision(base: str | None) -> None:
+    """Before workers start: an error in one of them would end the run with a traceback."""
+    if base is None:
+        return
+    try:
+        tiers.changed_test_files(base)
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.strip().splitlines()[0] if error.stderr else "git failed"
+        raise pytest.UsageError(f"--changed {base}: {said}; name a revision (make test-changed BASE=...)") from error
+
+
 _CALLERS = """
 CLICOLOR CLICOLOR_FORCE COLORTERM COLUMNS FORCE_COLOR LINES NO_COLOR TTY_COMPATIBLE TTY_INTERACTIVE
 GITHUB_ACTIONS GITHUB_STEP_SUMMARY HARNESS_SERVER MAX_JOBS OMP_NUM_THREADS PYTHONOPTIMIZE PYTHONWARNINGS RAY_ADDRESS
@@ -88,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _forget_the_caller()
     if not hasattr(config, "workerinput"):
         _refuse_full_disks()
+        _refuse_unknown_revision(config.getoption("--changed"))
         global _DURATIONS
         _DURATIONS = config.getoption("--write-durations")
     config.addinivalue_line("markers", "exclusive_gpu: no other GPU test runs beside it, in any worker")
