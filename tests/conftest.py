@@ -235,9 +235,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     passed = [report.nodeid for report in terminalreporter.stats.get("passed", ()) if report.when == "call"]
     tiers.note_runs(passed)
     if left := config.stash[_LEFT_OUT]:
-        terminalreporter.write_line(
-            f"{left} tests not run: outside of --tier {config.getoption('--tier')}", yellow=True
-        )
+        terminalreporter.write_line(f"{left} tests not run: outside of --tier or --changed", yellow=True)
     number, why = config.stash[_NOT_RUN], config.stash[_WHY]
     if number:
         plural = "test" if number == 1 else "tests"
