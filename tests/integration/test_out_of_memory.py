@@ -80,7 +80,7 @@ def test_what_others_hold_is_what_this_process_does_not() -> None:
     total = torch.cuda.get_device_properties(0).total_memory
     held = torch.empty(2**30, dtype=torch.uint8, device="cuda")
     assert 0 <= held_elsewhere_bytes(device) <= total - held.nbytes
-    assert "wait for them" in advice(device, 2**33)
+    assert "wait for or stop them" in advice(device, 2**33)
     assert "8.0" in advice(device, 2**33)
 
 

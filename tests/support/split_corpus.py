@@ -1,8 +1,8 @@
 """The split build against the ordinary one over every CUDA source in the tree: the same machine code, the same answers.
 
     python tests/support/split_corpus.py                     # needs nvcc; no GPU
-    python tests/support/split_corpus.py --run               # on a GPU: entries of tests/hostcuda built split, run,
-    judged python tests/support/split_corpus.py --only matmul_tiled cg_reduce
+    python tests/support/split_corpus.py --run               # on a GPU: build entries of tests/hostcuda split, run them
+    python tests/support/split_corpus.py --only matmul_tiled cg_reduce
 
 One line a source: `same` (every kernel's code equal byte for byte), `refused` or `failed` (built the ordinary way, and
 why), `DIFFERS`, `WRONG`. Exit code 1 if any differs or is wrong.
@@ -155,7 +155,7 @@ class Comparison:
         return f"{'same     ' if same else 'DIFFERS  '} {source.name} ({len(split_code)} and {len(whole_code)} kernels)"
 
     def _answer(self, source: Source, made: Path, folder: Path) -> str:
-        import compare
+        from tests.hostcuda import compare
 
         from tests.hostcuda import corpus_entries
 
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.run:  # what includes torch has no driver to be run by
         chosen = [item for item in chosen if not item.torch]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
-        import compare
+        from tests.hostcuda import compare
 
         comparison = Comparison(Path(scratch), options.arch or compare._architecture())
         lines = []
