@@ -155,9 +155,7 @@ class Comparison:
         return f"{'same     ' if same else 'DIFFERS  '} {source.name} ({len(split_code)} and {len(whole_code)} kernels)"
 
     def _answer(self, source: Source, made: Path, folder: Path) -> str:
-        from tests.hostcuda import compare
-
-        from tests.hostcuda import corpus_entries
+        from tests.hostcuda import compare, corpus_entries
 
         name = source.name.rpartition("/")[2]
         known = {entry.name: entry for entry in (*corpus_entries.corpus(), *corpus_entries.broken())}
