@@ -1,7 +1,7 @@
 # make eval    score solutions/examples here: verdicts and a leaderboard (on the GPU, or on the CPU where there is none)
 # make test    ruff, mypy, import contracts, and the fast tier of the tests (FILES="tests/unit/core": only these tests)
 # make test-changed  the tests that a change since BASE (default: origin/main) may affect
-# make test-all      ruff, mypy, import contracts, and all tests
+# make test-all      ruff, mypy, import contracts, and all tests (SHARD=1/4: a quarter of the files)
 # make warmup  what the first evaluation would otherwise wait for (done once, cached)
 # make clean   remove .venv and caches
 #
@@ -62,7 +62,7 @@ test-changed: checks
 	@$(PYTEST) --changed $(or $(BASE),origin/main)
 
 test-all: checks
-	@$(PYTEST)
+	@$(PYTEST) $(if $(SHARD),--shard $(SHARD))
 
 .venv/.installed: pyproject.toml constraints.txt
 	@python="$${PYTHON:-$$($(FIND_PYTHON))}"

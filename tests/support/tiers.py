@@ -87,6 +87,33 @@ def chosen_rest(names: Iterable[str], limit_s: float, workers: int, changed: Col
     return found
 
 
+def shard(files: Iterable[str], which: str) -> set[str]:
+    """Return one of several parts of the test files that take about the same time.
+
+    Args:
+        files: Test files.
+        which: `I/N`: part I of N, counted from 1.
+
+    Raises:
+        ValueError: `which` is something else.
+    """
+    index, _, parts = which.partition("/")
+    if not (index.isdecimal() and parts.isdecimal() and 1 <= int(index) <= int(parts)):
+        raise ValueError(f"a shard is I/N with 1 <= I <= N, such as 2/4, not {which!r}")
+    seconds = dict.fromkeys(sorted(files), LISTED_S)
+    for name, measured in durations().items():
+        if (file := name.partition("::")[0]) in seconds:
+            seconds[file] += measured
+    sums = [0.0] * int(parts)
+    part = set()
+    for file in sorted(seconds, key=lambda file: -seconds[file]):
+        least = sums.index(min(sums))
+        sums[least] += seconds[file]
+        if least == int(index) - 1:
+            part.add(file)
+    return part
+
+
 def last_runs() -> dict[str, float]:
     """When each test function was last run on this machine, as Unix time."""
     try:
