@@ -156,7 +156,7 @@ def test_the_last_mark_ends_the_reasoning() -> None:
     # The answer is broken, what stands between the marks is not: only the answer counts, and it counts as broken.
     broken = block(BROKEN.format(tag="c"))
     assert tag_of(f"{good('a')}</think>\n{good('b')}</think>\n{broken}") == "c"
-    assert tag_of(f"{good('a')}</think> x </think>\n{broken}") == "c"
+    assert tag_of(f"{good('a')}</think> ~~~ </think>\n{good('b')}") == "b", "no fence opens between two marks"
 
 
 def test_a_draft_that_was_never_closed_does_not_swallow_the_next() -> None:
