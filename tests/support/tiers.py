@@ -156,11 +156,11 @@ def changed_test_files(base: str) -> set[str]:
         if path.endswith(".py") and module in graph.modules:
             affected |= {module} | graph.find_downstream_modules(module) - {"harness"}
     files = TESTS.rglob("test_*.py")
-    found = {path.relative_to(ROOT).as_posix() for path in files if affected & _imported(path)}
+    found = {path.relative_to(ROOT).as_posix() for path in files if affected & imported(path)}
     return found | {path for path in paths if path.startswith("tests/") and Path(path).name.startswith("test_")}
 
 
-def _imported(path: Path) -> set[str]:
+def imported(path: Path) -> set[str]:
     """Modules of the harness that a test file names in its imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
