@@ -166,18 +166,28 @@ def test_what_a_lost_slot_had_goes_first_to_another_which_has_waited_for_it() ->
 
 
 def test_stop_wakes_everybody_and_names_what_is_left() -> None:
-    schedule = planned("a1", "a2")
-    assert schedule.next_build() == ("a", "a1")
+    schedule: Schedule[str, str] = Schedule(of_problems("a1", "a2"), ahead=9)
+    assert [schedule.next_build() for _ in range(2)] == of_problems("a1", "a2")
+    finish(schedule, "a2")
     ended: list[str | None] = []
-    assert foreseen(schedule, "x") == ["a1"]
-    waiting = taking(schedule, "x", ended)
-    schedule.stop()
+    waiting = threading.Thread(target=lambda: ended.append(take(schedule, "x")))  # whose slot does not open
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    assert [ready.job for ready in schedule.stop()] == ["a2"]
+    assert schedule.stop() == []
     waiting.join(60)
     assert ended == [None]
     assert schedule.next_build() is None
-    schedule.built(BuiltSolution(job="a1", problem="a", built="b"))
-    assert [ready.job for ready in schedule.left_over()] == ["a1"]
-    assert schedule.left_over() == []
+    assert not schedule.built(BuiltSolution(job="a1", problem="a", built="b"))
+
+
+def test_what_was_taken_before_a_stop_is_not_given_back() -> None:
+    schedule = filled("a1")
+    taken = schedule.take("x")
+    assert isinstance(taken, BuiltSolution)
+    assert schedule.stop() == []
+    assert not schedule.give_back("x", taken)
 
 
 def test_a_slot_that_is_not_open_takes_nothing_and_nobody_waits_for_it() -> None:
@@ -386,7 +396,7 @@ def test_who_comes_next_to_a_problem_is_meant_to_stay_with_it() -> None:
 def flood(schedule: Schedule[str, str], *jobs: str) -> None:
     """These come, and are built at once."""
     for job in jobs:
-        schedule.add(job[0], job)
+        schedule.add([(job[0], job)])
         assert schedule.next_build() == (job[0], job)
         finish(schedule, job)
 
@@ -428,7 +438,7 @@ def arriving(*jobs: str, slots: int, ahead: int = 100) -> list[str]:
     """The order in which these are built that come at once, before any slot is open."""
     schedule: Schedule[str, str] = Schedule([], ahead=ahead, more=True, slots=slots)
     for job in jobs:
-        schedule.add(job[0], job)
+        schedule.add([(job[0], job)])
     return [(schedule.next_build() or pytest.fail("nothing to build"))[1] for _ in jobs]
 
 
@@ -457,7 +467,7 @@ def test_a_lost_slot_counts_no_more_where_jobs_keep_coming() -> None:
         schedule.give_back("x", ready)  # what it was at, and what it owed
     schedule.leave("x")
     for job in ("c1", "d1", "c2", "d2"):
-        schedule.add(job[0], job)
+        schedule.add([(job[0], job)])
     assert [(schedule.next_build() or pytest.fail("nothing to build"))[1] for _ in range(4)] == ["c1", "c2", "d1", "d2"]
 
 
@@ -487,11 +497,11 @@ def test_what_is_withdrawn_is_given_to_nobody() -> None:
     building = [schedule.next_build() for _ in range(2)]
     finish(schedule, "a1")
     assert [job for _, job in filter(None, building)] == ["a1", "a2"]
-    dropped, built = schedule.withdraw(lambda job: job[0] == "a" or job == "b2")
+    dropped, built = schedule.withdraw({"a1", "a2", "b2"})
     assert sorted(dropped) == ["a1", "a2", "b2"]
     assert [ready.built for ready in built] == ["built a1"]
     assert not schedule.built(BuiltSolution(job="a2", problem="a", built="built a2"))
-    assert schedule.withdraw(lambda job: job[0] == "a") == ([], [])
+    assert schedule.withdraw({"a1", "a2"}) == ([], [])
     assert schedule.next_build() == ("b", "b1")
     finish(schedule, "b1")
     assert take(schedule, "x") == "b1"
@@ -502,7 +512,7 @@ def test_what_is_withdrawn_is_given_to_nobody() -> None:
 def test_a_build_that_fails_after_it_was_withdrawn_leaves_no_trace() -> None:
     schedule = planned("a1", "a2")
     assert schedule.next_build() == ("a", "a1")
-    assert schedule.withdraw(lambda job: job == "a1") == (["a1"], [])
+    assert schedule.withdraw({"a1"}) == (["a1"], [])
     schedule.settled("a", "a1")
     assert schedule.next_build() == ("a", "a2")
     assert schedule.built(BuiltSolution(job="a2", problem="a", built="built a2"))

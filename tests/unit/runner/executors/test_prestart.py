@@ -261,7 +261,7 @@ def test_a_referee_whose_zygote_can_not_start_is_replaced_once(
             (record,) = evaluate_run(config, environment=found, executor=executor).records
             assert record.status is Status.passed
         else:
-            message = r"(?s)no device is left for 1 solutions \(host: the referee can't start: .*no_such_module"
+            message = r"(?s)no device is left: host: the referee can't start: .*no_such_module"
             with pytest.raises(ExecutorError, match=message):
                 evaluate_run(config, environment=found, executor=executor)
 
