@@ -107,7 +107,7 @@ def test_what_is_called_back_is_told_that_it_can_not_wait() -> None:
 
 def processes(mine: Harness) -> list[subprocess.Popen[bytes]]:
     assert mine._runner is not None
-    return [each._process._process for each in mine._runner._executor._referees.values()]  # type: ignore[attr-defined]
+    return [each._process for each in mine._runner._executor._referees.values()]  # type: ignore[attr-defined]
 
 
 def test_one_that_nobody_has_any_more_is_ended_after_its_work() -> None:
