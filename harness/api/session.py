@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypedDict, Unpack
 
 from harness.api.given import given_problem, given_solution, given_workload
 from harness.api.keeper import RunKeeper
@@ -46,6 +46,37 @@ QUICK = TimingConfig(min_samples=12, sets_per_burst=8, relative_half_width=0.02,
 
 class HarnessClosed(RuntimeError):
     """A `Harness` was used after `close` or in a forked process."""
+
+
+class HarnessSettings(TypedDict, total=False):
+    """Further settings of a `Harness`, described there. None means the default."""
+
+    precision: PrecisionClass | str | None
+    baselines: Sequence[Baseline | str] | None
+    seeds: int | None
+    device_policy: DevicePolicy | None
+    sandbox: SandboxMode | None
+    audit: AuditMode | None
+    checked: bool | None
+    allow_degenerate: bool | None
+    policy: Mapping[str, object] | None
+    jobs: int | None
+    workers: int | None
+    compile_timeout_s: float | None
+    load_timeout_s: float | None
+    call_timeout_s: float | None
+    solution_timeout_s: float | None
+    memory_limit_bytes: int | None
+    cache_dir: Path | str | None
+
+
+class SubmitOptions(TypedDict, total=False):
+    """Options of `Harness.submit`, described there."""
+
+    workload: str | Workload | None
+    author: str
+    name: str | None
+    sample: int | None
 
 
 class Harness:
@@ -100,26 +131,12 @@ class Harness:
         workload: str | None = None,
         timing: Timing | TimingConfig = "quick",
         results: Path | str | None = None,
-        precision: PrecisionClass | str | None = None,
-        baselines: Sequence[Baseline | str] | None = None,
-        seeds: int | None = None,
-        device_policy: DevicePolicy | None = None,
-        sandbox: SandboxMode | None = None,
-        audit: AuditMode | None = None,
-        checked: bool | None = None,
-        allow_degenerate: bool | None = None,
-        policy: Mapping[str, object] | None = None,
-        jobs: int | None = None,
-        workers: int | None = None,
-        compile_timeout_s: float | None = None,
-        load_timeout_s: float | None = None,
-        call_timeout_s: float | None = None,
-        solution_timeout_s: float | None = None,
-        memory_limit_bytes: int | None = None,
-        cache_dir: Path | str | None = None,
+        **settings: Unpack[HarnessSettings],
     ) -> None:
         if timing not in ("quick", "full") and not isinstance(timing, TimingConfig):
             raise ConfigError(f"Harness: `timing` must be quick, full or a TimingConfig, not {timing!r:.60}")
+        if unknown := settings.keys() - HarnessSettings.__annotations__:
+            raise TypeError(f"Harness() got an unexpected keyword argument {min(unknown)!r}")
         _check_working_folder()
         measured = QUICK if timing == "quick" else timing if isinstance(timing, TimingConfig) else None
         self._environment = collect()
@@ -138,23 +155,7 @@ class Harness:
                 "problems": problems,
                 "device": device,
                 "workload": workload,
-                "precision": precision,
-                "baselines": baselines,
-                "seeds": seeds,
-                "device_policy": device_policy,
-                "sandbox": sandbox,
-                "audit": audit,
-                "checked": checked,
-                "allow_degenerate": allow_degenerate,
-                "policy": policy,
-                "jobs": jobs,
-                "workers": workers,
-                "compile_timeout_s": compile_timeout_s,
-                "load_timeout_s": load_timeout_s,
-                "call_timeout_s": call_timeout_s,
-                "solution_timeout_s": solution_timeout_s,
-                "memory_limit_bytes": memory_limit_bytes,
-                "cache_dir": cache_dir,
+                **settings,
                 **({} if measured is None else asdict(measured)),
             },
         )
@@ -238,25 +239,13 @@ class Harness:
         (future,) = runner.submit([keeper.work(job)], self._ignore)
         return future
 
-    def evaluate(
-        self,
-        problem: str | Path | Problem,
-        source: str | Path,
-        *,
-        workload: str | Workload | None = None,
-        author: str = "local",
-        name: str | None = None,
-        sample: int | None = None,
-    ) -> Result:
+    def evaluate(self, problem: str | Path | Problem, source: str | Path, **options: Unpack[SubmitOptions]) -> Result:
         """Evaluate a solution and wait for the result.
 
         Args:
             problem: As for `submit`.
             source: As for `submit`.
-            workload: As for `submit`.
-            author: As for `submit`.
-            name: As for `submit`.
-            sample: As for `submit`.
+            options: As for `submit`: `workload`, `author`, `name` and `sample`.
 
         Returns:
             The result.
@@ -268,7 +257,7 @@ class Harness:
         runner = self._runner
         if runner is not None and runner.calls_back:
             raise RuntimeError("a future's callback can't wait for another evaluation: call `submit` there instead")
-        future = self.submit(problem, source, workload=workload, author=author, name=name, sample=sample)
+        future = self.submit(problem, source, **options)
         try:
             return future.result()
         except BaseException:
@@ -276,34 +265,10 @@ class Harness:
             raise
 
     async def evaluate_async(
-        self,
-        problem: str | Path | Problem,
-        source: str | Path,
-        *,
-        workload: str | Workload | None = None,
-        author: str = "local",
-        name: str | None = None,
-        sample: int | None = None,
+        self, problem: str | Path | Problem, source: str | Path, **options: Unpack[SubmitOptions]
     ) -> Result:
-        """Evaluate a solution without blocking the event loop.
-
-        Args:
-            problem: As for `submit`.
-            source: As for `submit`.
-            workload: As for `submit`.
-            author: As for `submit`.
-            name: As for `submit`.
-            sample: As for `submit`.
-
-        Returns:
-            The result.
-
-        Raises:
-            Exception: As for `submit`, and for `result()` of its future.
-        """
-        future = await asyncio.to_thread(
-            self.submit, problem, source, workload=workload, author=author, name=name, sample=sample
-        )
+        """Evaluate a solution without blocking the event loop; otherwise as `evaluate`."""
+        future = await asyncio.to_thread(self.submit, problem, source, **options)
         return await asyncio.wrap_future(future)
 
     async def as_completed_async(self, futures: Iterable[Future[Result]]) -> AsyncIterator[Result]:
@@ -391,7 +356,10 @@ class Harness:
             return self._runner, self._keeper
 
     def _ignore(self, event: Event) -> None:
-        """Drop an event. The runner's reference to this method keeps the object alive until the future is settled."""
+        """Drop an event.
+
+        The runner's reference to this method keeps the object alive until the future is settled.
+        """
 
     def _problem(self, wanted: str | Path | Problem) -> Problem:
         if isinstance(wanted, Problem):

@@ -7,12 +7,13 @@ emits events, so callers need no lock. Prints nothing and imports no torch.
 from __future__ import annotations
 
 import errno
+import importlib.util
 import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -130,12 +131,10 @@ def evaluate_run(
             with ExitStack() as stack:
                 try:
                     if runner is None:
-                        # Imported here: a run on a server does not need them.
-                        from harness.runner.executors.open_executor import open_executor
-                        from harness.runner.runner import Runner
+                        from harness.runner.runner import Runner  # here: a run on a server does not need it
 
                         logs = store.folder / "logs"
-                        used = executor or stack.enter_context(open_executor(config, environment, logs, ahead))
+                        used = executor or stack.enter_context(_open_executor(config, environment, logs, ahead))
                         own = Runner(used, config, environment, lambda work, event: event, once=True)
                         runner = stack.enter_context(closing(own))
                 except BaseException:
@@ -157,6 +156,21 @@ def evaluate_run(
         wall_s = time.perf_counter() - begin
         store.note_session({"evaluated": len(pending), "skipped": len(jobs) - len(pending), "wall_s": wall_s})
     return RunSummary(run_dir=config.run_dir, records=records, skipped=len(jobs) - len(pending), wall_s=wall_s)
+
+
+def _open_executor(
+    config: RunConfig, environment: Environment, logs: Path, ahead: Prestart | None
+) -> AbstractContextManager[Executor]:
+    """Open the executor that `config` names. Raises `ExecutorError`."""
+    if config.executor == "local":
+        from harness.runner.executors.local import LocalExecutor
+
+        return LocalExecutor(config, environment, logs, ahead=ahead)
+    if importlib.util.find_spec("ray") is None:
+        raise ExecutorError("--executor ray needs the package ray: pip install 'kernel-harness[ray]'")
+    from harness.runner.executors.ray import RayExecutor
+
+    return RayExecutor(config)
 
 
 class _Run:

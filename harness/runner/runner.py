@@ -1,6 +1,6 @@
-"""Evaluate solutions with the threads of an executor: `submit` returns a future of each.
+"""Evaluate solutions on threads: `Runner.submit` returns the future of each.
 
-Trusted side. A `Runner` serves runs over files, the Python API and the server. Its threads are builders, and one judge
+Trusted side. It serves runs over files, the Python API and the server. Its threads are builders, and one judge
 per slot. Prints nothing and imports no torch.
 """
 
@@ -151,7 +151,9 @@ class Runner(Generic[T]):
         return futures
 
     def cancel(self, futures: Collection[Future[T]]) -> int:
-        """Cancel those of these futures that are not evaluated yet, also during and after the build.
+        """Cancel those of these solutions whose evaluation has not begun.
+
+        Builds are released, also one that is under way.
 
         Returns:
             How many go on, because they are under evaluation.
@@ -167,14 +169,18 @@ class Runner(Generic[T]):
         return len(works) - len(removed)
 
     def close(self) -> None:
-        """Cancel what has not begun, and fail the other futures; evaluations go on unheard. Idempotent."""
+        """Cancel the futures that do not run, and fail those that do. Idempotent.
+
+        Evaluations under way go on, but nothing is delivered.
+        """
         self._signatures.close()
         self._fail_all(ExecutorError("the harness was closed before this solution was evaluated"), cancel=True)
 
     def end(self) -> None:
-        """Close this and the executor, and wait for the threads. May be called again, also after an interrupted call.
+        """Close this and the executor, and wait for the threads.
 
-        Does not wait for threads that only wait until a slot opens, nor for the calling thread (in a callback).
+        May be called again, also after an interrupted call. Does not wait for threads that only wait until a slot
+        opens, nor for the calling thread (in a callback).
         """
         self.close()
         self._executor.close()
@@ -374,7 +380,10 @@ class Runner(Generic[T]):
             _settle(future.set_result, result)
 
     def _fail(self, work: PendingSolution, error: BaseException, *, cancel: bool = False) -> None:
-        """Settle the future of a solution without a record. `cancel` cancels it instead if it is not running."""
+        """Settle the future of a solution without a record.
+
+        `cancel` cancels it instead if it does not run.
+        """
         future, _notify = self._claim(work)
         if future is None:
             return

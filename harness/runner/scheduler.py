@@ -345,9 +345,9 @@ class Schedule(Generic[J, B]):
             self._changed.notify_all()
 
     def give_back(self, slot: str, ready: BuiltSolution[J, B]) -> bool:
-        """Note that the slot is lost without a verdict; another slot takes the solution first.
+        """Note that the slot is lost without a verdict.
 
-        Return False if the schedule stopped: then the caller keeps the build.
+        Another slot takes the solution first. Return False if the schedule stopped: then the caller keeps the build.
         """
         with self._changed:
             self._judging -= 1
@@ -367,7 +367,10 @@ class Schedule(Generic[J, B]):
             self._changed.notify_all()
 
     def stop(self) -> list[BuiltSolution[J, B]]:
-        """Hand out nothing more, and wake all waiting threads; return what is built and not taken."""
+        """Hand out nothing more, and wake all waiting threads.
+
+        Returns what is built and not taken.
+        """
         with self._changed:
             self._stopped = True
             ready = list(self._ready)

@@ -72,10 +72,11 @@ class RefereeLost(Exception):
 
 
 class RefereeProcess:
-    """A referee in a process of its own, which imports torch and then waits for `begin`.
+    """A referee in a process of its own.
 
-    It and all its children end when this process ends, in any way. Its output and its zygotes' is kept in memory until
-    its log file is known. Its methods raise `SlotLost` if the referee reports that its device is missing or faulty.
+    It imports torch, then waits for what `begin` sends. It and all its children end when this process ends, in any way.
+    Its output and its zygotes' is kept in memory until its log file is known. Its methods raise `SlotLost` if the
+    referee reports that its device is missing or faulty.
 
     Args:
         device: The kind of its device.
@@ -149,7 +150,10 @@ class RefereeProcess:
             self.ready = True
 
     def place(self) -> CodeLocation | None:
-        """Return the step of a problem's code that it executes, or died in; None if it executes none."""
+        """Return the step of a problem's code that it executes, or died in.
+
+        None if it executes none.
+        """
         with self._lock:
             return None if self._said.closed else self._board.read()
 

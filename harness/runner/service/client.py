@@ -89,7 +89,10 @@ class RemoteRunner:
         return [future for _, future in self._works.values()]
 
     def cancel(self, futures: Collection[Future[SolutionFinished]]) -> int:
-        """Start nothing new; return how many evaluations go on, once the server has said so."""
+        """Start nothing new; return how many evaluations go on.
+
+        Waits until the server has said so.
+        """
         with suppress(WireError):
             self._send({"type": "stop"})
             self._stopped.wait(ANSWER_S)
