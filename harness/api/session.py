@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
@@ -337,18 +338,13 @@ class Harness:
                 raise HarnessClosed("this Harness is closed; make another one")
             if self._runner is None or self._keeper is None:
                 _check_working_folder()
-                keeper = RunKeeper(self._results, self._config, self._environment)
-                try:
+                with ExitStack() as undo:
+                    keeper = RunKeeper(self._results, self._config, self._environment)
+                    undo.callback(keeper.close)
                     executor = LocalExecutor(self._config, self._environment, keeper.folder)
-                except BaseException:
-                    keeper.close()
-                    raise
-                try:
+                    undo.callback(executor.close)
                     runner = Runner(executor, self._config, self._environment, keeper.deliver)
-                except BaseException:
-                    executor.close()
-                    keeper.close()
-                    raise
+                    undo.pop_all()
                 # No call at exit: the end of this process ends the others too.
                 self._ender = weakref.finalize(self, _end_aside, runner, keeper, self._process)
                 self._ender.atexit = False

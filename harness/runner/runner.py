@@ -108,12 +108,8 @@ class Runner(Generic[T]):
         """Why nothing can be evaluated any more."""
         self.whole = True
         """Whether no slot was lost and no problem found at fault; an executor retries neither."""
-        lives: list[tuple[str, Callable[[], None]]] = [("build", self._build_all)] * builders
-        for slot in self._slots:
-            lives += [("open", partial(self._open, slot)), ("judge", partial(self._judge_all, slot))]
-        self._threads = [
-            threading.Thread(target=self._live, args=(life,), name=name, daemon=True) for name, life in lives
-        ]
+        lives = [self._build_all] * builders + [partial(self._judge_all, slot) for slot in self._slots]
+        self._threads = [threading.Thread(target=self._live, args=(life,), daemon=True) for life in lives]
         for thread in self._threads:
             thread.start()
 
@@ -179,13 +175,12 @@ class Runner(Generic[T]):
     def end(self) -> None:
         """Close this and the executor, and wait for the threads.
 
-        May be called again, also after an interrupted call. Does not wait for threads that only wait until a slot
-        opens, nor for the calling thread (in a callback).
+        May be called again, also after an interrupted call. Does not wait for the calling thread (in a callback).
         """
         self.close()
         self._executor.close()
         for thread in self._threads:
-            if thread.name != "open" and thread is not threading.current_thread():
+            if thread is not threading.current_thread():
                 thread.join()
 
     def _live(self, life: Callable[[], None]) -> None:
@@ -242,16 +237,6 @@ class Runner(Generic[T]):
         arguments = self._signatures.of(work.job.problem, on_miss=lambda: self._executor.expect(order))
         return replace(order, arguments=arguments)
 
-    def _open(self, slot: Slot) -> None:
-        """Wait until the slot can start; then it chooses among everything built meanwhile.
-
-        Neither the end of a run nor an interrupt waits for this thread.
-        """
-        try:
-            self._executor.await_slot(slot)
-        finally:
-            self._schedule.open(slot.name)
-
     def _judge_all(self, slot: Slot) -> None:
         """Evaluate on a slot until nothing is left or the slot is lost.
 
@@ -259,15 +244,16 @@ class Runner(Generic[T]):
         """
         taken: list[_Taken] = []
         try:
+            self._executor.await_slot(slot)  # so that it chooses among everything built meanwhile
             self._judge_on(slot, taken)
         except BaseException as error:  # this thread ends, so later solutions must not wait for the slot
             expected = isinstance(error, SlotLost)
             why = str(error) if expected else one_line(f"{slot.title}: {type(error).__name__}: {error}")
             self.whole = False
             self._notify(Noted(message=f"out of service: {why}"))
+            self._schedule.leave(slot.name)
             for each in reversed(taken):
                 self._give_up(slot, each.ready, why)
-            self._schedule.leave(slot.name)
             with self._lock:
                 self._lost.append(why)
                 all_lost = len(self._lost) == len(self._slots)
@@ -342,7 +328,7 @@ class Runner(Generic[T]):
             outcome, wall_s = Outcome(status=Status.harness_error, reason=reason), ready.built.wall_s
             record = record_of(ready.job.job, outcome, ready.built, self._config, slot.environment, wall_s=wall_s)
             self._conclude(slot, ready, record)
-        elif not self._schedule.give_back(slot.name, ready):
+        elif not self._schedule.give_back(ready):
             ready.built.release()
 
     def _starts(self, work: PendingSolution) -> bool:

@@ -95,10 +95,10 @@ class Schedule(Generic[J, B]):
     """Solutions on their way from waiting to evaluated. Thread-safe.
 
     `stop` wakes every blocked call. `ahead` limits how many may be built and not evaluated. With `more`, solutions may
-    be added later (`add`) until the last ones or `stop`; then `slots` is the number of slots, which may open later.
+    be added later (`add`) until the last ones or `stop`. `slots` is the number of slots, whether they are ready or not.
     """
 
-    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False, slots: int = 0) -> None:
+    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False, slots: int = 1) -> None:
         self._waiting = deque(jobs)
         self._ahead = ahead
         self._more = more
@@ -112,7 +112,6 @@ class Schedule(Generic[J, B]):
         self._passed_over = 0
         """How often others were taken before the solution that was built first."""
         self._judging = 0
-        self._open: set[str] = set()
         self._idle: set[str] = set()
         """Slots that wait and take a ready solution at once."""
         self._at: dict[str, Hashable] = {}
@@ -150,7 +149,7 @@ class Schedule(Generic[J, B]):
         solutions of few problems are built at a time; but the one that has waited longest is passed over
         `MOST_PASSED_OVER` times at most.
         """
-        slots = max(1, self._slots or len(self._open))
+        slots = max(1, self._slots)
         built = Counter([ready.problem for ready in self._ready])
         built.update(problem for problem, _ in self._building)
         below = [n for n, (problem, _) in enumerate(self._waiting) if built[problem] < self._ahead // slots] or [0]
@@ -209,12 +208,6 @@ class Schedule(Generic[J, B]):
             self._changed.notify_all()
             return [*waiting, *(each.job for each in ready), *building], ready
 
-    def open(self, slot: str) -> None:
-        """Note that the slot can start: from now on `take` gives it solutions."""
-        with self._changed:
-            self._open.add(slot)
-            self._changed.notify_all()
-
     @property
     def to_come(self) -> bool:
         """Whether solutions are left that no slot has taken."""
@@ -224,24 +217,23 @@ class Schedule(Generic[J, B]):
     def take(self, slot: str, *, within_s: float | None = None) -> BuiltSolution[J, B] | ForeseenSolution[J] | None:
         """Return what this slot evaluates next.
 
-        Waits for builds, and until the slot is open. Returns None when everything is evaluated, or after `stop`. If
-        nothing is ready, an idle slot gets a `ForeseenSolution` once. With `within_s` it does not, and None comes after
-        that many seconds, or sooner if nothing is to come.
+        Waits for builds. Returns None when everything is evaluated, or after `stop`. If nothing is ready, an idle slot
+        gets a `ForeseenSolution` once. With `within_s` it does not, and None comes after that many seconds, or sooner
+        if nothing is to come.
         """
         with self._changed:
             waited = within_s == 0.0
             while True:
                 if self._stopped:
                     return None
-                if slot in self._open and (left := self._left_for(slot)):
+                if left := self._left_for(slot):
                     return self._pick(slot, left)
                 # A lost slot gives its solution back, so no slot leaves before the last verdict.
                 if waited or not (self.to_come or (within_s is None and self._judging)):
                     return None
-                if slot in self._open:
-                    if within_s is None and not self._ready and (jobs := self._foresee(slot)):
-                        return ForeseenSolution(jobs=jobs)
-                    self._idle.add(slot)
+                if within_s is None and not self._ready and (jobs := self._foresee(slot)):
+                    return ForeseenSolution(jobs=jobs)
+                self._idle.add(slot)
                 self._changed.wait(within_s)
                 self._idle.discard(slot)
                 waited = within_s is not None
@@ -344,24 +336,22 @@ class Schedule(Generic[J, B]):
             self._judging -= 1
             self._changed.notify_all()
 
-    def give_back(self, slot: str, ready: BuiltSolution[J, B]) -> bool:
-        """Note that the slot is lost without a verdict.
+    def give_back(self, ready: BuiltSolution[J, B]) -> bool:
+        """Note that the slot of this solution was lost without a verdict.
 
-        Another slot takes the solution first. Return False if the schedule stopped: then the caller keeps the build.
+        Another slot takes it first. Return False if the schedule stopped: then the caller keeps the build.
         """
         with self._changed:
             self._judging -= 1
             if not self._stopped:
                 self._ready.appendleft(ready)
-            self.leave(slot)
+            self._changed.notify_all()
             return not self._stopped
 
     def leave(self, slot: str) -> None:
         """Note that the slot is lost: nothing is kept for it, and its problem is free."""
         with self._changed:
-            if slot in self._open:
-                self._open.remove(slot)
-                self._slots = max(0, self._slots - 1)
+            self._slots -= 1
             self._at.pop(slot, None)
             self._meant.pop(slot, None)
             self._changed.notify_all()

@@ -156,6 +156,16 @@ def test_what_comes_next_is_told_ahead(tmp_path: Path, here: Environment, cache:
     assert executor.ahead["a"][:1] == ["b"]
 
 
+def test_what_no_slot_evaluates_waits_for_none_to_open(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor = Scripted()
+    executor.opened.clear()
+    executor.at_fault = lambda problem: Outcome(status=Status.harness_error, reason="hangs")  # type: ignore[method-assign]
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        assert submit("x").result(SOON_S).reason == "hangs"
+        executor.opened.set()
+    assert not executor.told
+
+
 def test_a_problem_is_got_ready_while_its_first_solution_is_built(
     tmp_path: Path, here: Environment, cache: Path
 ) -> None:
