@@ -191,8 +191,8 @@ class Runner(Generic[T]):
             self._fail_all(error)
 
     def _build_all(self) -> None:
-        while (found := self._schedule.next_build()) is not None:
-            place, work = found
+        while (following := self._schedule.next_build()) is not None:
+            place, work = following
             built = None
             try:
                 if self._starts(work):

@@ -186,10 +186,6 @@ class LocalExecutor:
         return digest
 
     def due(self, slot: Slot, task: Task) -> bool:
-        """Return whether the open verdict is ready.
-
-        An error counts as due, so that `settle` reports it.
-        """
         referee = self._referees.get(slot.name)
         if referee is None or str(task.log_path) not in self._owed[slot.name]:
             return True

@@ -252,8 +252,8 @@ class _Call:
         try:
             runner = self._kept.enter(settings, gave_up=lambda: self._stopped, waits=waits)
         except Exception as error:
-            told = error_json(error)
-            self.say({"type": "refused", "error": told | {"text": f"{told['text']} (reported by the server)"}})
+            cause = error_json(error)
+            self.say({"type": "refused", "error": cause | {"text": f"{cause['text']} (reported by the server)"}})
             return
         if runner is None:
             return
