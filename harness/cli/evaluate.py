@@ -145,10 +145,10 @@ def evaluate(
 
     try:
         if server is not None:
-            from harness.runner.service.client import conducted_by
+            from harness.runner.service.client import RemoteRunner
 
-            conduct = conducted_by(server, config)
-            done = evaluate_run(config, environment=found, on_event=tell, conduct=conduct)
+            with RemoteRunner(server, config) as runner:
+                done = evaluate_run(config, environment=found, on_event=tell, runner=runner)
         else:
             done = _evaluate_here(config, found, tell, ahead)
     except (ExecutorError, ServiceError, StoreUnavailable) as error:

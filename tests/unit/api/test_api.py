@@ -190,6 +190,9 @@ def test_a_wrong_setting_is_named_as_python_callers_know_it() -> None:
     with pytest.raises(ConfigError) as caught:
         Harness(device="host", load_timeout_s=-1.0)
     assert str(caught.value) == "Harness: `load_timeout_s` must be a number above 0, not -1.0"
+    for name in ("seed", "paths", "shard"):  # the last two are settings of a run
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            Harness(device="host", **{name: None})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("timing", ["slow", 3, None])
