@@ -19,14 +19,12 @@ from harness.core.task import RefereeConfig, Task
 from harness.devices import empty_kernel, measured_peaks
 from harness.devices.device import Device
 from harness.devices.gpu_specs import Peaks
-from harness.referee.audit.background import NO_MEMORY
-from harness.referee.calibrate import learn, learn_again
-from harness.referee.contestants.pool import TrustedContestant
-from harness.referee.context import RefereeContext
+from harness.referee.calibrate import Calibrator
 from harness.referee.gpu_exclusive import GpuExclusive
+from harness.referee.problem.burst_plan import EXTRA_SETS
+from harness.referee.problem.stress_variants import checked_variants
 from harness.referee.problem.watchdog import Phase, ProgressMarker
-from harness.referee.problem.workspace import Workspace
-from harness.referee.session import EXTRA_SETS
+from harness.referee.problem.workspace import NO_MEMORY, Workspace
 from harness.referee.soundness import Soundness
 from harness.referee.timing.reference_timing import NONSTOP_SETS, ProblemCalibration
 
@@ -105,27 +103,10 @@ def _key(workspace: Workspace) -> Hashable:
     return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
 
 
-STRESS_DRAWS = 2
-"""Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
-
 WARMING = 2
 """Calibrations run ahead only to load code: the pool keeps the second contestant of trusted code, not the first
 (`TrustedContestant.give_back`).
 """
-
-
-def variants(config: RefereeConfig, problem: Problem) -> list[tuple[str, int]]:
-    """List variant and part of each call of the correctness stage.
-
-    Args:
-        config: `seeds` is the number of draws of the problem's own inputs.
-        problem: Names the stress variants that it allows.
-
-    Returns:
-        Pairs (variant, part): the problem's own inputs first, then each stress variant twice.
-    """
-    stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
-    return [("own", part) for part in range(config.seeds)] + stress
 
 
 class CurrentProblem:
@@ -135,9 +116,8 @@ class CurrentProblem:
         config: Settings of the run.
         device: The referee's device.
         secret: Source of seeds.
-        standby: Lends the contestant of trusted code.
+        calibrator: Calibrates problems.
         exclusive: Exclusive use of the GPU.
-        context: Returns the shared state for a task.
         progress_marker: Records when the problem's code runs.
     """
 
@@ -147,17 +127,15 @@ class CurrentProblem:
         device: Device,
         secret: random.Random,
         *,
-        standby: TrustedContestant,
+        calibrator: Calibrator,
         exclusive: GpuExclusive,
-        context: Callable[[Task], RefereeContext],
         progress_marker: ProgressMarker,
     ) -> None:
         self.config = config
         self._device = device
         self._secret = secret
-        self._standby = standby
+        self._calibrator = calibrator
         self._exclusive = exclusive
-        self._context = context
         self._progress_marker = progress_marker
         self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
         self._recall = CalibrationCache()
@@ -190,22 +168,34 @@ class CurrentProblem:
         Raises:
             ProblemError: The problem is at fault.
         """
-        held = self.workspace
-        if held is not None and _is_for(held, problem, workload):
-            return held
+        if self.workspace is not None and _is_for(self.workspace, problem, workload):
+            return self.workspace
         self.close()
+        self.workspace = self.make_workspace(
+            problem,
+            workload,
+            sets_wanted=max(
+                self.config.sets_per_burst + EXTRA_SETS, len(checked_variants(problem, self.config.seeds)) + 1
+            ),
+            small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
+        )
+        self.known = self._recall.come_back(self.workspace)
+        return self.workspace
+
+    def make_workspace(
+        self, problem: Problem, workload: Workload, *, sets_wanted: int, small_sets_wanted: int = 0
+    ) -> Workspace:
+        """Make a workspace on the referee's device; the caller closes it."""
         with self._progress_marker.at(problem, workload, Phase.READY):
-            self.workspace = Workspace(
+            return Workspace(
                 problem,
                 workload,
                 self._device,
-                sets_wanted=max(self.config.sets_per_burst + EXTRA_SETS, len(variants(self.config, problem)) + 1),
+                sets_wanted=sets_wanted,
                 secret=self._secret,
-                small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
+                small_sets_wanted=small_sets_wanted,
                 progress_marker=self._progress_marker,
             )
-        self.known = self._recall.come_back(self.workspace)
-        return self.workspace
 
     def has(self, task: Task) -> bool:
         """Return whether the loaded workspace is for the task's problem and workload."""
@@ -242,7 +232,7 @@ class CurrentProblem:
         """Run the reference on every variant, as evaluations do. Raises as `ready`."""
         workspace, _ = self.ready(task)
         with self._progress_marker.at(task.problem, task.workload, Phase.READY):
-            for variant, part in variants(self.config, task.problem):
+            for variant, part in checked_variants(task.problem, self.config.seeds):
                 workspace.draw(0, variant, part=part)
                 workspace.truth(0)
                 workspace.answer(0)
@@ -258,14 +248,14 @@ class CurrentProblem:
         elif self.known is None and self.config.device is DeviceKind.CUDA:
             assert self.workspace is not None
             with self._exclusive.held(), self._progress_marker.at(task.problem, task.workload, Phase.READY):
-                self.known = learn(self._context(task), self.workspace, task, self._standby)
+                self.known = self._calibrator.learn(self.workspace, task)
 
     def learn_again(self, task: Task) -> ProblemCalibration:
         """Repeat the calibration and return it; the lower times count from now on."""
         assert self.workspace is not None
         assert self.known is not None
         with self.workspace.ledger.spend("calibration"):
-            self.known = learn_again(self.known, self._context(task), self.workspace, task, self._standby)
+            self.known = self._calibrator.learn_again(self.known, self.workspace, task)
         return self.known
 
     def warm_up(self, task: Task) -> None:
@@ -274,7 +264,7 @@ class CurrentProblem:
         Does nothing if the contestant of trusted code is waiting already, or after `WARMING` runs.
         """
         learns = task.timed and self.known is None and self.config.device is DeviceKind.CUDA
-        if learns and not self._standby.waits and self.warmed < WARMING:
+        if learns and not self._calibrator.standby.waits and self.warmed < WARMING:
             self.warmed += 1
             self.learn(task)
             self.known = None
@@ -293,5 +283,5 @@ class CurrentProblem:
 
 
 def _is_for(workspace: Workspace, problem: Problem, workload: Workload) -> bool:
-    held = workspace.problem
-    return (held.digest, held.precision, workspace.workload) == (problem.digest, problem.precision, workload)
+    own = workspace.problem
+    return (own.digest, own.precision, workspace.workload) == (problem.digest, problem.precision, workload)

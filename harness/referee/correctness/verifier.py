@@ -17,6 +17,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status, one_line
 from harness.protocol.messages import BurstDone, CallClaim
 from harness.protocol.tensor_tree import TreeError, TreeSpec
+from harness.referee.contestants.client import ContestantClient
 from harness.referee.correctness.deferred_values import DeferredValues
 from harness.referee.correctness.value_check import AnsweredCall, CallVerdict, PendingCheck, ValueCheck
 from harness.referee.problem.burst_plan import PlannedCall
@@ -49,6 +50,12 @@ class Verifier:
     def __post_init__(self) -> None:
         self._values = ValueCheck(self.workspace, self.required)
 
+    @classmethod
+    def of(cls, client: ContestantClient) -> Verifier:
+        """Make the verifier of a client's solution."""
+        coerce = client.config.device_policy == "coerce"
+        return cls(client.workspace, required=client.task.problem.precision, coerce=coerce)
+
     def check(
         self, planned_calls: Sequence[PlannedCall], done: BurstDone, *, with_reference: bool
     ) -> list[CallVerdict]:
@@ -65,9 +72,7 @@ class Verifier:
         Raises:
             ProblemError: If the reference changes its inputs on some draws only.
         """
-        indices = sorted(
-            planned_call.index for planned_call in planned_calls
-        )  # always one order, so that places are cached
+        indices = sorted(planned_call.index for planned_call in planned_calls)  # so that places are cached
         # This waits for the device: on inputs that a call changed, the reference could do anything.
         changed = dict(zip(indices, self.workspace.changed_inputs(indices), strict=True))
         readings, underway = DeferredValues(), set[str]()

@@ -20,6 +20,9 @@ LATENCY_CALLS = 1
 OWN_INPUTS = (OWN, 0)
 """Variant and part of inputs as the problem draws them."""
 
+EXTRA_SETS = 2
+"""Input sets of a burst beyond the timed ones: one for the warm-up call, one for the latency call."""
+
 FEW_SETS = 6
 """With this many input sets or fewer, most rounds spend none on calls that are not timed."""
 

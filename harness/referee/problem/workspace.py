@@ -53,6 +53,10 @@ class NoRoom(ProblemError):
     """The inputs do not fit the free memory; other processes may use some of it."""
 
 
+NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
+"""Exceptions of a workspace that does not fit in memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSet:
     """Regions of one call's inputs, outputs and updated state."""

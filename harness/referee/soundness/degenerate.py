@@ -18,9 +18,10 @@ import torch
 from harness.core.choices import PrecisionClass
 from harness.referee.correctness.tolerance import UNLIMITED, compare
 from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.stress_variants import checked_variants
 from harness.referee.problem.workspace import Workspace
 from harness.referee.soundness.blind import blind
-from harness.referee.soundness.samples import Leaves, ReferenceCall, make_sample, variants_of
+from harness.referee.soundness.samples import OWN_DRAWS, Leaves, ReferenceCall, make_sample
 from harness.referee.soundness.wrong import run_trials
 
 HERE, ELSEWHERE = 0, 1
@@ -116,7 +117,7 @@ def taken_for_right(workspace: Workspace, required: PrecisionClass) -> tuple[str
 
 
 def _samples(workspace: Workspace, required: PrecisionClass) -> Iterator[ReferenceCall]:
-    for variant, part in variants_of(workspace.problem):
+    for variant, part in checked_variants(workspace.problem, OWN_DRAWS):
         workspace.draw(HERE, variant, part=part)
         inputs = workspace.tensors(workspace.sets[HERE].inputs)
         yield make_sample(variant, inputs, workspace.tree, workspace.call_seed(HERE), workspace.oracle, required)

@@ -262,20 +262,62 @@ class ReferenceRunner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundLimits:
-    """Limits of the rounds, in seconds of the referee's clock.
+class RoundSettings:
+    """Settings of one solution's rounds.
 
-    The deadline moves while other processes are waited for. With `FEW_SETS` or fewer sets, half of `min_samples`
-    suffices.
+    With `FEW_SETS` or fewer sets, half of `min_samples` suffices. If a call of the solution took at least `long_s` in
+    every round so far, flush included, a round has `LONG_SETS` calls and a third of `min_samples` suffices: such calls
+    vary little and are expensive.
 
-    If a call of the solution took at least `long_s` in every round so far, flush included, a round has `LONG_SETS`
-    calls and a third of `min_samples` suffices: such calls vary little and are expensive.
+    Attributes:
+        sets: Number of input sets.
+        min_samples: Least calls timed with a cold cache.
+        max_rounds: Most rounds.
+        long_s: Seconds from which a call is long.
+        call_s: Seconds of a call of the solution so far, flush included; 0 if unknown.
+        stress: Stress variants, each with its part.
     """
 
+    sets: int
     min_samples: int
     max_rounds: int
-    deadline_s: Callable[[], float]
     long_s: float = math.inf
+    call_s: float = 0.0
+    stress: Sequence[tuple[str, int]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolutionSide:
+    """The solution's part of a round.
+
+    Attributes:
+        burst: Makes the calls; returns the claims and the referee's wall seconds.
+        verify: Judges a round's outputs before the next inputs are drawn; returns False to end the timing.
+        in_line_s: Seconds that the solution's threads waited for a processor in the last burst.
+    """
+
+    burst: Callable[[Sequence[PlannedCall]], tuple[BurstDone, float]]
+    verify: Callable[[Sequence[PlannedCall], BurstDone], bool]
+    in_line_s: Callable[[], float] = lambda: 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRules:
+    """Decisions about rounds: which ones count, and when they suffice.
+
+    Attributes:
+        settled: Returns the name of the rule by which the samples suffice, or None.
+        look: Called after both bursts of a round, to check the GPU while outputs are verified. Its result is called at
+            the end of the round; False repeats the round, because something else disturbed it.
+        doubt: Returns why the last round's claims are not explained, or None. Such rounds are repeated up to
+            `MOST_DOUBTED` times, and longer if the solution's threads waited for a processor (`MOST_THROWN_S`).
+        deadline_s: When rounds end, on the clock of `time.perf_counter`; moves while other processes are waited for.
+    """
+
+    settled: Callable[[Rounds], str | None]
+    look: Callable[[], Callable[[], bool]] = lambda: lambda: True
+    doubt: Callable[[Rounds], str | None] = lambda rounds: None
+    deadline_s: Callable[[], float] = lambda: math.inf
 
 
 LONG_S = 10e-3
@@ -319,18 +361,10 @@ and pays in each that counts.
 def run_rounds(
     workspace: Workspace,
     runner: ReferenceRunner,
-    solution_burst: Callable[[Sequence[PlannedCall]], tuple[BurstDone, float]],
-    verify: Callable[[Sequence[PlannedCall], BurstDone], bool],
-    settled: Callable[[Rounds], str | None],
-    *,
-    sets: int,
-    limits: RoundLimits,
+    solution: SolutionSide,
+    rules: RoundRules,
+    settings: RoundSettings,
     secret: random.Random,
-    look: Callable[[], Callable[[], bool]],
-    doubt: Callable[[Rounds], str | None] = lambda rounds: None,
-    in_line_s: Callable[[], float] = lambda: 0.0,
-    call_s: float = 0.0,
-    stress: Sequence[tuple[str, int]] = (),
 ) -> Rounds:
     """Alternate bursts of reference and solution until enough is known.
 
@@ -341,25 +375,16 @@ def run_rounds(
     Args:
         workspace: Buffers of the problem.
         runner: Makes the reference's bursts.
-        solution_burst: Makes the solution's burst; returns its claims and the referee's wall seconds.
-        verify: Judges a round's outputs before the next inputs are drawn; returns False to end the timing.
-        settled: Returns the name of the rule by which the samples suffice, or None.
-        sets: Number of input sets.
-        limits: When rounds end.
+        solution: Makes the solution's bursts and checks them.
+        rules: Decide which rounds count and when they suffice.
+        settings: Numbers of sets, samples and rounds.
         secret: Source of randomness that no contestant can predict.
-        look: Called after both bursts of a round, to check the GPU while outputs are verified. Its result is called at
-            the end of the round; False repeats the round, because something else disturbed it.
-        doubt: Returns why the last round's claims are not explained, or None. Such rounds are repeated up to
-            `MOST_DOUBTED` times, and longer if the solution's threads waited for a processor (`MOST_THROWN_S`).
-        in_line_s: Called after a burst of the solution; returns how long its threads waited for a processor, in
-            seconds.
-        call_s: Seconds of a call of the solution so far, flush included; 0 if unknown.
-        stress: Stress variants, each with its part.
 
     Returns:
         All rounds that count, and why they ended.
     """
-    rounds = Rounds(lacking=len({name for name, _ in stress}))
+    sets, call_s = settings.sets, settings.call_s
+    rounds = Rounds(lacking=len({name for name, _ in settings.stress}))
     paces = sm_clock.of(workspace.device)
     begin = lap_s = time.perf_counter()
 
@@ -370,13 +395,13 @@ def run_rounds(
         rounds.spent_on_s[what] = rounds.spent_on_s.get(what, 0.0) + lap_s - last_s
 
     redraw = workspace.traits.mutates_inputs
-    following = {mode: in_turn(stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
+    following = {mode: in_turn(settings.stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
     while True:
         # The least of all rounds: one slow round must not reduce the calls on which claims are judged (rule 4).
         call_s = min((held.call_wall_s for held in rounds.held), default=call_s)
-        sparing = sets > FEW_SETS and call_s >= limits.long_s
+        sparing = sets > FEW_SETS and call_s >= settings.long_s
         # Calls over such large inputs are long and vary little, and verifying one takes a tenth of a second.
-        least = limits.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
+        least = settings.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
         indices = range(sets)
         planned_calls = reference_planned_calls = plan_calls(sets, secret, len(rounds.held))
         if sparing:
@@ -401,14 +426,14 @@ def run_rounds(
         workspace.device.synchronize()
         spent_on(INPUTS)
         paces.begin()
-        done, wall_s = solution_burst(planned_calls)
+        done, wall_s = solution.burst(planned_calls)
         solution_hz = paces.end()
-        waited_s = in_line_s()
+        waited_s = solution.in_line_s()
         spent_on(SOLUTION)
         # If calls change their inputs, these are part of the answer, and the reference needs the original ones.
         right = None
         if redraw:
-            right = verify(planned_calls, done)
+            right = solution.verify(planned_calls, done)
             spent_on(OUTPUTS)
         if reference is None:
             if redraw:
@@ -418,9 +443,9 @@ def run_rounds(
                 spent_on(INPUTS)
             reference = runner.burst(reference_planned_calls)
             spent_on(REFERENCE)
-        counts = look()
+        counts = rules.look()
         if right is None:
-            right = verify(planned_calls, done)
+            right = solution.verify(planned_calls, done)
             spent_on(OUTPUTS)
         rounds.held.append(
             Round(
@@ -439,13 +464,13 @@ def run_rounds(
         if not right:
             rounds.stopped_by = "wrong answer"
             return rounds
-        in_time = rounds.spent_s + begin <= limits.deadline_s()
+        in_time = rounds.spent_s + begin <= rules.deadline_s()
         if disturbed and in_time:
             rounds.held.pop()
             continue
         in_line = rounds.held[-1].in_line
         again = len(rounds.doubted) < MOST_DOUBTED or (in_line and rounds.thrown_s < MOST_THROWN_S)
-        if in_time and again and (why := doubt(rounds)) is not None:
+        if in_time and again and (why := rules.doubt(rounds)) is not None:
             rounds.doubted.append(why)
             rounds.thrown_s += rounds.spent_s - before_s if in_line else 0.0
             rounds.held.pop()
@@ -454,10 +479,10 @@ def run_rounds(
             planned_call.mode is CallMode.COLD for planned_call in planned_calls
         )
         samples = sum(1 for r in rounds.held for planned_call in r.planned_calls if planned_call.mode is CallMode.COLD)
-        if rounds.spent_s + begin > limits.deadline_s():
+        if rounds.spent_s + begin > rules.deadline_s():
             rounds.stopped_by = "deadline"
             return rounds
-        rule = settled(rounds)
+        rule = rules.settled(rounds)
         if rule == "budget" and len(rounds.held) >= 2 and not rounds.lacking:
             rounds.stopped_by = rule
             return rounds
@@ -465,6 +490,6 @@ def run_rounds(
         if rule is not None and samples >= least and len(rounds.held) % 2 == 0 and not rounds.lacking:
             rounds.stopped_by = rule
             return rounds
-        if len(rounds.held) >= limits.max_rounds:
+        if len(rounds.held) >= settings.max_rounds:
             rounds.stopped_by = "most rounds"
             return rounds

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from harness.core.choices import DeviceKind
-from harness.core.policy import parse_policy, refusal
+from harness.core.policy import apply, parse_policy
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import RefereeConfig, SourcePart, Task
@@ -251,8 +251,8 @@ def test_a_tool_that_gives_no_answer_is_ended_and_told(court: Court, monkeypatch
     assert said.startswith("a call took more than "), said
     assert re.search(r"; the whole solution took at most \d+\.\d s under .*memcheck", said), said
     assert said.endswith("may have a barrier that some threads of a block never reach"), said
-    refused = refusal(parse_policy({"refuse_labels": ["audit_incomplete"]}), labels=outcome.labels, evidence={})
-    assert refused is not None
+    refused = apply(parse_policy({"refuse_labels": ["audit_incomplete"]}), outcome)
+    assert refused.status is Status.disqualified
     assert "a tool of the audit was missing or did not finish" in refused.reason
 
 
@@ -403,7 +403,7 @@ def test_a_problem_that_only_an_audits_draws_show_to_be_at_fault_is_told(
     def at_fault(*_: Any) -> None:
         raise ProblemError("the reference changes its state seen on some draws only")
 
-    monkeypatch.setattr("harness.referee.audit.background._wrong_values", at_fault)
+    monkeypatch.setattr("harness.referee.background_checks._wrong_values", at_fault)
     gate = court.gate()
     task = court.task((gate.audited if late else "") + RIGHT, timed=True)
     outcome = court.referee.begin(task)
