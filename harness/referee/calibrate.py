@@ -80,10 +80,6 @@ class Calibrator:
         The bursts' cost counts as overhead of the defences; the time of the reference does not, since every
         measurement needs it.
 
-        Args:
-            workspace: The problem's workspace, with inputs drawn.
-            task: The first timed task of the problem.
-
         Returns:
             The calibration. If the trusted contestant fails, it is not calm, and the first solution shows the cause.
         """
@@ -97,11 +93,6 @@ class Calibrator:
 
     def learn_again(self, known: ProblemCalibration, workspace: Workspace, task: Task) -> ProblemCalibration:
         """Repeat the bursts of trusted code over new inputs.
-
-        Args:
-            known: The calibration so far.
-            workspace: The problem's workspace.
-            task: The task whose times are in doubt.
 
         Returns:
             The calibration with the lower of old and new times.
@@ -210,7 +201,7 @@ class _TrustedBursts:
         """Run a burst after the contestant was stopped for `still_s` seconds."""
         while self._meanwhile is not None and not self._meanwhile.over and self._stood_still_s < still_s:
             self._meanwhile.step()
-        self._client.workspace.mask([planned_call.index for planned_call in planned_calls])
+        self._client.workspace.mask([call.index for call in planned_calls])
         self._client.workspace.device.synchronize()
         time.sleep(max(0.0, still_s - self._stood_still_s))
         done, wall_s = self._client.burst(planned_calls)

@@ -64,9 +64,6 @@ class EvidenceLog:
             failure: Status, reason and evidence; reports in the evidence may add labels.
             timing: Timing, if the solution was timed before it failed.
             more: Further evidence.
-
-        Returns:
-            The outcome for the record.
         """
         asked = labels_of_reports(failure.evidence.get("reports", ()))
         return Outcome(

@@ -24,7 +24,7 @@ from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.burst_plan import EXTRA_SETS
 from harness.referee.problem.stress_variants import checked_variants
 from harness.referee.problem.watchdog import Phase, ProgressMarker
-from harness.referee.problem.workspace import NO_MEMORY, Workspace
+from harness.referee.problem.workspace import NO_MEMORY, Workspace, key_of
 from harness.referee.soundness import Soundness
 from harness.referee.timing.reference_timing import NONSTOP_SETS, ProblemCalibration
 
@@ -67,7 +67,7 @@ class CalibrationCache:
             workspace: The workspace.
             known: Its calibration; None, or one that other work disturbed, is not stored.
         """
-        key = _key(workspace)
+        key = key_of(workspace.problem, workspace.workload)
         self._left.pop(key, None)
         last, self._come_back = self._come_back, None
         if known is None or not known.calm:
@@ -88,7 +88,7 @@ class CalibrationCache:
         Returns:
             The calibration, or None if there is none, it is too old, or the number of input sets differs.
         """
-        key = _key(workspace)
+        key = key_of(workspace.problem, workspace.workload)
         left = self._left.pop(key, None)
         self._come_back = None
         if left is None or left.sets != len(workspace.sets) or self._clock() - left.left_s > RECALLED_S:
@@ -98,11 +98,6 @@ class CalibrationCache:
         return left.known
 
 
-def _key(workspace: Workspace) -> Hashable:
-    problem, workload = workspace.problem, workspace.workload
-    return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
-
-
 WARMING = 2
 """Calibrations run ahead only to load code: the pool keeps the second contestant of trusted code, not the first
 (`TrustedContestant.give_back`).
@@ -110,16 +105,7 @@ WARMING = 2
 
 
 class CurrentProblem:
-    """The problem loaded in one referee. Not thread-safe.
-
-    Args:
-        config: Settings of the run.
-        device: The referee's device.
-        secret: Source of seeds.
-        calibrator: Calibrates problems.
-        exclusive: Exclusive use of the GPU.
-        progress_marker: Records when the problem's code runs.
-    """
+    """The problem loaded in one referee. Not thread-safe."""
 
     def __init__(
         self,
@@ -158,17 +144,13 @@ class CurrentProblem:
     def workspace_for(self, problem: Problem, workload: Workload) -> Workspace:
         """Return the problem's workspace, and keep it for the next solution.
 
-        Args:
-            problem: The problem.
-            workload: Its sizes.
-
         Returns:
             The loaded workspace, if it is for this problem and workload, else a new one.
 
         Raises:
             ProblemError: The problem is at fault.
         """
-        if self.workspace is not None and _is_for(self.workspace, problem, workload):
+        if self.workspace is not None and self.workspace.key == key_of(problem, workload):
             return self.workspace
         self.close()
         self.workspace = self.make_workspace(
@@ -199,7 +181,7 @@ class CurrentProblem:
 
     def has(self, task: Task) -> bool:
         """Return whether the loaded workspace is for the task's problem and workload."""
-        return self.workspace is not None and _is_for(self.workspace, task.problem, task.workload)
+        return self.workspace is not None and self.workspace.key == key_of(task.problem, task.workload)
 
     def is_ready_for(self, task: Task) -> bool:
         """Return whether the task's problem is loaded and, if needed, calibrated."""
@@ -208,9 +190,6 @@ class CurrentProblem:
 
     def ready(self, task: Task) -> tuple[Workspace, tuple[str, ...]]:
         """Return the task's workspace, cleared of all that a contestant left in it.
-
-        Args:
-            task: The task.
 
         Returns:
             The workspace, and names of the degenerate outputs that the problem accepts.
@@ -280,8 +259,3 @@ class CurrentProblem:
         if task.timed and self.peaks is None and self.config.cache_dir and self.config.device is DeviceKind.CUDA:
             with self._exclusive.held():
                 self.peaks = measured_peaks.ensure(self._device, Path(self.config.cache_dir))
-
-
-def _is_for(workspace: Workspace, problem: Problem, workload: Workload) -> bool:
-    own = workspace.problem
-    return (own.digest, own.precision, workspace.workload) == (problem.digest, problem.precision, workload)

@@ -28,7 +28,7 @@ from harness.devices.hardware_queues import queues_for
 from harness.devices.nvml import GpuMonitor
 from harness.devices.nvrtc import KeptImages
 from harness.referee.audit.auditor import Auditor
-from harness.referee.audit.small_workload import set_bytes, unaudited, whole_as_small
+from harness.referee.audit.small_workload import unaudited, whole_as_small
 from harness.referee.background_checks import BackgroundChecks, SmallWorkloadCheck, explainable, settle
 from harness.referee.baselines import BaselineKeeper
 from harness.referee.calibrate import Calibrator
@@ -181,9 +181,6 @@ class Referee:
         For a referee that has not been used yet, after another one was lost in this problem's code. A fault of the
         problem, or too little memory, is reported when a solution of it is evaluated.
 
-        Args:
-            task: A task of the problem.
-
         Raises:
             Exception: Anything else than a fault of the problem or too little memory.
         """
@@ -197,9 +194,6 @@ class Referee:
         Args:
             task: The solution.
             ahead: Tasks that probably come next; their audits and contestants start meanwhile.
-
-        Returns:
-            The outcome.
 
         Raises:
             Exception: A fault of the harness only.
@@ -331,7 +325,7 @@ class Referee:
                 log.stages_s["open"] = time.perf_counter() - asked_s
                 for coming in ahead:
                     self._fork_ahead(coming)  # disturbs no timing: this solution's outputs are verified first
-                if task.small is None and (workload := whole_as_small(task, set_bytes(workspace))) is not None:
+                if task.small is None and (workload := whole_as_small(task, workspace.call_bytes)) is not None:
                     with suppress(*NO_MEMORY):
                         side = self._alongside.begin(task, workload)
                 client = self.context.client(workspace, contestant, task, log, begin)
@@ -357,7 +351,7 @@ class Referee:
         more = {"sandbox": process.told(contestant), "defences_s": spent_s}
         outcome = replace(outcome, evidence={**outcome.evidence, **more})
         if side is None and self._auditor is not None:
-            outcome = unaudited(task, outcome, set_bytes(workspace))
+            outcome = unaudited(task, outcome, workspace.call_bytes)
         if owes and side is not None:
             if explainable(outcome) and not _short_of_memory(outcome):
                 self._owed[_name(task)] = (side, outcome)
@@ -369,7 +363,7 @@ class Referee:
         """Prepare the task's small workload; raise `ProblemError` or `NO_MEMORY`."""
         workload = task.small
         if workload is None and self.at_hand.workspace is not None and self.at_hand.has(task):
-            workload = whole_as_small(task, set_bytes(self.at_hand.workspace))
+            workload = whole_as_small(task, self.at_hand.workspace.call_bytes)
         if workload is not None:
             self._alongside.get_ready(task.problem, workload)
 

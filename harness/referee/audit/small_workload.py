@@ -6,18 +6,16 @@ Trusted side.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any
 
-from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 from harness.core.task import Outcome, Task
 from harness.protocol.messages import Attach, Burst, Call, CallMode
 from harness.referee.audit.audit import AuditSubject
 from harness.referee.contestants.client import load_request
-from harness.referee.problem.workspace import Workspace
+from harness.referee.problem.workspace import Workspace, key_of
 
 KEPT = 6
 """Unused workspaces kept ready, for the current problem and for those whose audits run ahead."""
@@ -25,7 +23,7 @@ KEPT = 6
 
 @dataclass(slots=True, kw_only=True)
 class _Held:
-    key: tuple[str, PrecisionClass, Workload]
+    key: Hashable
     workspace: Workspace
     lent: bool = False
 
@@ -42,7 +40,7 @@ class SmallWorkspaces:
 
         Raises the exceptions of `make`.
         """
-        key = (problem.digest, problem.precision, workload)
+        key = key_of(problem, workload)
         found = next((held for held in self._held if held.key == key and not held.lent), None)
         if found is None:
             self._give_up(KEPT - 1)
@@ -57,7 +55,7 @@ class SmallWorkspaces:
 
         Raises the exceptions of `make`.
         """
-        if not any(held.key == (problem.digest, problem.precision, workload) for held in self._held):
+        if not any(held.key == key_of(problem, workload) for held in self._held):
             self.give_back(self.lend(problem, workload))
 
     def give_back(self, workspace: Workspace) -> None:
@@ -196,9 +194,3 @@ def unaudited(task: Task, outcome: Outcome, set_bytes: int) -> Outcome:
         why = "the small workload could not be prepared: too little memory, or a fault (run harness problems lint)"
     evidence = {**outcome.evidence, "audit": {"not_run": why}}
     return replace(outcome, evidence=evidence, labels=(*outcome.labels, INCOMPLETE))
-
-
-def set_bytes(workspace: Workspace) -> int:
-    """Bytes of one set's inputs and outputs."""
-    held: Sequence[Any] = (*workspace.sets[0].inputs, *workspace.sets[0].outputs)
-    return sum(tensor.numel() * tensor.element_size() for tensor in workspace.tensors(held))

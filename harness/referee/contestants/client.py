@@ -42,14 +42,7 @@ OTHER_STATE = Failure(
 
 
 def open_request(config: RefereeConfig) -> Open:
-    """Build the request to open the device that all contestants of this referee use.
-
-    Args:
-        config: Settings of the run.
-
-    Returns:
-        The request.
-    """
+    """Build the request to open the device that all contestants of this referee use."""
     return Open(
         device=config.device.value,
         device_index=config.device_index,
@@ -65,9 +58,6 @@ def attach_request(config: RefereeConfig, workspace: Workspace, *, own_allocatio
         config: Settings of the run.
         workspace: The workspace.
         own_allocations: Whether each input gets memory of its own, which tools check for accesses out of bounds.
-
-    Returns:
-        The request.
     """
     return Attach(nbytes=workspace.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
 
@@ -78,9 +68,6 @@ def load_request(task: Task, workspace: Workspace) -> Load:
     Args:
         task: The solution.
         workspace: The workspace with the model's arguments and state.
-
-    Returns:
-        The request.
     """
     return Load(
         source=task.source,
@@ -204,7 +191,7 @@ class ContestantClient:
         done, wall_s = self.ask(planned_calls)
         if self.config.device is DeviceKind.CUDA:
             # Sorted, so that the same sets have the same key.
-            self._closed = sorted(planned_call.index for planned_call in planned_calls)
+            self._closed = sorted(call.index for call in planned_calls)
             begin = time.perf_counter()
             self._closed_digests = self.workspace.output_digests(self._closed)
             wall_s += max(0.0, self._beyond_reading_s(time.perf_counter() - begin))

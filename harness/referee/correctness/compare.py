@@ -47,9 +47,6 @@ def compare(
         poison_byte: Value of the output's bytes before the call. Entries that still have it are counted as never
             written.
 
-    Returns:
-        Errors, counts, places and pattern.
-
     Raises:
         ValueError: If shapes or kinds of dtype differ (judge these before), or if the truth exceeds 1e150, so that its
             square overflows.
@@ -77,10 +74,6 @@ class Pending:
 
     def right(self, readings: DeferredValues, limits: ErrorLimits) -> TensorComparison | None:
         """Return the result of `compare` if the values prove the answer correct.
-
-        Args:
-            readings: The values, already read.
-            limits: Limits that the answer must keep.
 
         Returns:
             The comparison; None if the values do not prove that the answer is within `limits`, so that `compare` is

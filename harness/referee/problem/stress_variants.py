@@ -94,11 +94,6 @@ def transform(variant: str, named: Named, seed: int) -> list[str]:
 
     Draws from the global generators, which the caller seeds. Needs little extra memory: index tensors and one mean.
 
-    Args:
-        variant: Name of the variant.
-        named: Contiguous tensors with their paths.
-        seed: Decides which tensor gets which role.
-
     Returns:
         Labels: what was done to each tensor, or why it stays as drawn.
 

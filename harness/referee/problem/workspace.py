@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -64,6 +64,14 @@ class InputSet:
     inputs: tuple[Region, ...]
     outputs: tuple[Region, ...]
     state: tuple[Region, ...]
+
+
+def key_of(problem: Problem, workload: Workload) -> Hashable:
+    """Return `Workspace.key` of a problem at a workload.
+
+    It has the sizes, too: callers of the Python API may give several of them one name.
+    """
+    return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
 
 
 class Workspace:
@@ -237,6 +245,25 @@ class Workspace:
         """Return new tensors over several regions."""
         return [self.tensor(slot) for slot in slots]
 
+    def judged(self, index: int) -> dict[str, torch.Tensor]:
+        """Return what is judged of a call: outputs, updated state, changeable inputs."""
+        own, traits = self.sets[index], self.traits
+        names, slots = traits.result_names(), [*own.outputs, *own.state]
+        if traits.mutates_inputs:
+            names += self.tree.paths("inputs")
+            slots += own.inputs
+        return dict(zip(names, self.tensors(slots), strict=True))
+
+    @property
+    def call_bytes(self) -> int:
+        """Bytes of one call's inputs and outputs."""
+        return sum(tensor.nbytes for tensor in self.tensors((*self.sets[0].inputs, *self.sets[0].outputs)))
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for workspaces of the same problem and sizes."""
+        return key_of(self.problem, self.workload)
+
     def publish(self) -> None:
         """Write constructor arguments and state, and clear what a contestant left."""
         for slot, leaf in zip(self.init_slots, self.init_leaves, strict=True):
@@ -365,9 +392,6 @@ class Workspace:
 
     def compare_inputs(self, indices: Sequence[int]) -> torch.Tensor:
         """Return whether each input differs from the one drawn, without waiting.
-
-        Args:
-            indices: Numbers of the sets.
 
         Returns:
             Bool tensor on the device: all inputs of the first set, then of the next.

@@ -11,7 +11,7 @@ two answers to one call, because no solution can match both. Test: `tests/unit/r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import torch
 
@@ -39,7 +39,7 @@ class Soundness:
 
     def __init__(self, *, allow_degenerate: bool) -> None:
         self._allow = allow_degenerate
-        self._found: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._found: dict[Hashable, tuple[str, ...]] = {}
 
     def check(self, workspace: Workspace) -> tuple[str, ...]:
         """Return the wrong answers that the problem accepts.
@@ -47,12 +47,7 @@ class Soundness:
         Raises `ProblemError` if there are any and they are not allowed, or if the reference is not deterministic.
         """
         problem = workspace.problem
-        key = (
-            problem.digest,
-            problem.precision,
-            workspace.workload.name,
-            str(sorted(workspace.workload.sizes.items())),
-        )
+        key = workspace.key
         if key not in self._found:
             if not self._allow and (apart := _apart_from_itself(workspace)) > APART:
                 raise ProblemError(

@@ -21,13 +21,14 @@ from harness.devices import sm_clock
 from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.device import CallTime, DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
-from harness.protocol.messages import BurstDone, CallMode, LaunchMode
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
 from harness.protocol.tensor_tree import flatten
 from harness.referee.problem.burst_plan import (
     FEW_SETS,
     OWN_INPUTS,
     PlannedCall,
     in_turn,
+    of_mode,
     plan_calls,
     stressed_planned_calls,
 )
@@ -99,23 +100,11 @@ class Rounds:
 
         The first list contains the reference's times, the second one the solution's claims.
         """
-        reference = [
-            [
-                t.device_s
-                for planned_call, t in zip(r.reference_planned_calls, r.reference.times, strict=True)
-                if planned_call.mode is mode
-            ]
-            for r in self.held
-        ]
-        solution = [
-            [
-                c.device_s
-                for planned_call, c in zip(r.planned_calls, r.solution.claims, strict=True)
-                if planned_call.mode is mode
-            ]
-            for r in self.held
-        ]
-        return reference, solution
+        reference, solution = self._of_mode(mode)
+        return (
+            [[time.device_s for time in burst] for burst in reference],
+            [[claim.device_s for claim in burst] for burst in solution],
+        )
 
     def windows(self, mode: CallMode) -> tuple[list[float], list[float]]:
         """Return host times of this mode's calls, from submission to completion.
@@ -123,19 +112,17 @@ class Rounds:
         The first list contains the reference's times, the second one the solution's claims. Both are flat and in
         seconds.
         """
-        reference = [
-            t.window_s
-            for r in self.held
-            for planned_call, t in zip(r.reference_planned_calls, r.reference.times, strict=True)
-            if planned_call.mode is mode
-        ]
-        solution = [
-            c.window_s
-            for r in self.held
-            for planned_call, c in zip(r.planned_calls, r.solution.claims, strict=True)
-            if planned_call.mode is mode
-        ]
-        return reference, solution
+        reference, solution = self._of_mode(mode)
+        return (
+            [time.window_s for burst in reference for time in burst],
+            [claim.window_s for burst in solution for claim in burst],
+        )
+
+    def _of_mode(self, mode: CallMode) -> tuple[list[list[CallTime]], list[list[CallClaim]]]:
+        return (
+            [of_mode(each.reference_planned_calls, each.reference.times, mode) for each in self.held],
+            [of_mode(each.planned_calls, each.solution.claims, mode) for each in self.held],
+        )
 
 
 class ReferenceRunner:
@@ -170,37 +157,31 @@ class ReferenceRunner:
         paces = sm_clock.of(self._workspace.device)
         with self._workspace.device.lane(self._lane):
             paces.begin()
-            made = self._made(planned_calls)
+            burst = self._burst(planned_calls)
             rate_hz = paces.end()
             # Else the state may not be restored yet when the next truth needs it on another lane.
             self._workspace.device.synchronize()
-            return replace(made, rate_hz=rate_hz)
+            return replace(burst, rate_hz=rate_hz)
 
-    def _made(self, planned_calls: Sequence[PlannedCall]) -> ReferenceBurst:
+    def _burst(self, planned_calls: Sequence[PlannedCall]) -> ReferenceBurst:
+        workspace, device, oracle = self._workspace, self._workspace.device, self._workspace.oracle
         times = []
-        held_bytes = self._workspace.device.start_peak()
+        held_bytes = device.start_peak()
         begin = time.perf_counter()
-        for planned_call in planned_calls:
-            arguments = self._workspace.arguments(planned_call.index)
-            self._workspace.oracle.restore_state()
-            if self._workspace.traits.draws_random:
-                self._workspace.device.reseed(self._workspace.call_seed(planned_call.index))
-            timer = (
-                self._workspace.device.time_latency
-                if planned_call.mode is CallMode.LATENCY
-                else self._workspace.device.time_cold
-            )
+        for call in planned_calls:
+            arguments = workspace.arguments(call.index)
+            oracle.restore_state()
+            if workspace.traits.draws_random:
+                device.reseed(workspace.call_seed(call.index))
+            timer = device.time_latency if call.mode is CallMode.LATENCY else device.time_cold
             with torch.no_grad():
                 forward = functools.partial(self._forward, arguments)
-                times.append(
-                    timer(forward, self._copy, functools.partial(self._workspace.complete, planned_call.index))
-                )
+                times.append(timer(forward, self._copy, functools.partial(workspace.complete, call.index)))
         wall_s = time.perf_counter() - begin
-        self._workspace.oracle.restore_state()
-        peak_bytes = self._workspace.device.peak_bytes()
+        oracle.restore_state()
+        peak_bytes = device.peak_bytes()
         if peak_bytes is not None:
-            # Other memory in this process belongs to the harness.
-            peak_bytes += self._workspace.oracle.state_bytes - held_bytes
+            peak_bytes += oracle.state_bytes - held_bytes  # other memory in this process belongs to the harness
         return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
     def back_to_back(self, indices: Sequence[int], launch_mode: LaunchMode) -> CallTime:
@@ -475,10 +456,8 @@ def run_rounds(
             rounds.thrown_s += rounds.spent_s - before_s if in_line else 0.0
             rounds.held.pop()
             continue
-        rounds.lacking -= rounds.lacking > 0 and any(
-            planned_call.mode is CallMode.COLD for planned_call in planned_calls
-        )
-        samples = sum(1 for r in rounds.held for planned_call in r.planned_calls if planned_call.mode is CallMode.COLD)
+        rounds.lacking -= rounds.lacking > 0 and any(call.mode is CallMode.COLD for call in planned_calls)
+        samples = sum(call.mode is CallMode.COLD for each in rounds.held for call in each.planned_calls)
         if rounds.spent_s + begin > rules.deadline_s():
             rounds.stopped_by = "deadline"
             return rounds
