@@ -22,8 +22,7 @@ from harness.referee.contestants.findings import labels_of_reports
 from harness.referee.contestants.pool import ContestantPool, Key
 from harness.referee.contestants.process import ContestantProcess
 from harness.referee.gpu_exclusive import GpuExclusive
-from harness.referee.problem.overhead import TimeLedger
-from harness.referee.problem.workspace import Workspace
+from harness.referee.problem.workspace import TimeLedger, Workspace
 from harness.referee.problem_state import CurrentProblem
 
 

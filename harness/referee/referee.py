@@ -85,7 +85,7 @@ class Referee:
         self._auditor = auditor
         self._prefork = ContestantPool(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
         self._standby = TrustedContestant(self._trusted_contestant)
-        self._exclusive = GpuExclusive(auditor, config.device_index, self._prefork)
+        self._exclusive = GpuExclusive(None if auditor is None else auditor.zygotes, config.device_index, self._prefork)
         self.at_hand = CurrentProblem(
             config,
             self.device,

@@ -148,9 +148,7 @@ class SecondSchedule:
         return None
 
     def _repeat(self, indices: Sequence[int], schedule: int) -> BurstDone:
-        for index in indices:
-            self.workspace.redraw(index)
-        self.workspace.device.synchronize()
+        self.workspace.redraw_all(indices)
         return self.ask(_planned_calls(indices), schedule)
 
     def _wrong(self, indices: Sequence[int], done: BurstDone) -> Failure | None:

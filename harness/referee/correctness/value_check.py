@@ -18,7 +18,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status
 from harness.protocol.messages import CallClaim
 from harness.protocol.tensor_tree import TreeSpec
-from harness.referee.correctness.deferred_values import DeferredValues
+from harness.referee.correctness.compare import DeferredValues
 from harness.referee.correctness.tolerance import (
     LIMITS,
     REFERENCE_FACTOR,

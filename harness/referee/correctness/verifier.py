@@ -18,7 +18,7 @@ from harness.core.status import Failure, Status, one_line
 from harness.protocol.messages import BurstDone, CallClaim
 from harness.protocol.tensor_tree import TreeError, TreeSpec
 from harness.referee.contestants.client import ContestantClient
-from harness.referee.correctness.deferred_values import DeferredValues
+from harness.referee.correctness.compare import DeferredValues
 from harness.referee.correctness.value_check import AnsweredCall, CallVerdict, PendingCheck, ValueCheck
 from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.loader import ProblemError

@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,7 +27,6 @@ from harness.referee.problem.checksum import checksums
 from harness.referee.problem.flops import FlopCount, Traffic, count_flops, least_traffic
 from harness.referee.problem.inputs import draw, draw_into
 from harness.referee.problem.loader import ProblemError, load_reference, state_of
-from harness.referee.problem.overhead import TimeLedger
 from harness.referee.problem.truth import Answer, Reference, Truth
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
@@ -55,6 +56,35 @@ class NoRoom(ProblemError):
 
 NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
 """Exceptions of a workspace that does not fit in memory."""
+
+
+class TimeLedger:
+    """Seconds of one evaluation by defence; nested blocks count for the outer one."""
+
+    def __init__(self) -> None:
+        self._spent_s: dict[str, float] = {}
+        self._depth = 0
+
+    @contextmanager
+    def spend(self, name: str) -> Iterator[None]:
+        """Add the block's seconds to `name`, unless an outer block counts them already."""
+        self._depth += 1
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self.add(name, time.perf_counter() - begin)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add seconds to `name`."""
+        self._spent_s[name] = self._spent_s.get(name, 0.0) + seconds
+
+    def close(self) -> dict[str, float]:
+        """Return all seconds by name and empty the ledger."""
+        held, self._spent_s = self._spent_s, {}
+        return held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +341,12 @@ class Workspace:
         )
         self.poison(index)
         self._note(index, targets)
+
+    def redraw_all(self, indices: Iterable[int]) -> None:
+        """Redraw these sets and wait for the device."""
+        for index in indices:
+            self.redraw(index)
+        self.device.synchronize()
 
     def amend(self, index: int) -> None:
         """Accept the set's inputs as they are now; fill its outputs with the pattern."""

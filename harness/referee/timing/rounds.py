@@ -400,9 +400,7 @@ def run_rounds(
             reference = runner.burst(reference_planned_calls)
             spent_on(REFERENCE)
             if redraw:
-                for index in indices:
-                    workspace.redraw(index)
-                workspace.device.synchronize()
+                workspace.redraw_all(indices)
         workspace.mask(indices)
         workspace.device.synchronize()
         spent_on(INPUTS)
@@ -418,9 +416,7 @@ def run_rounds(
             spent_on(OUTPUTS)
         if reference is None:
             if redraw:
-                for index in indices:
-                    workspace.redraw(index)
-                workspace.device.synchronize()
+                workspace.redraw_all(indices)
                 spent_on(INPUTS)
             reference = runner.burst(reference_planned_calls)
             spent_on(REFERENCE)

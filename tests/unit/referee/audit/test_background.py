@@ -19,7 +19,6 @@ from harness.core.problem import Workload
 from harness.core.status import Status
 from harness.protocol.messages import Attach, Broken, Stage
 from harness.referee.audit.audit import AuditSubject
-from harness.referee.audit.auditor import Auditor
 from harness.referee.audit.sanitizer import SanitizerTool
 from harness.referee.audit.small_workload import subject_of
 from harness.referee.audit.zygotes import SanitizerZygotes
@@ -246,8 +245,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(owner, name, noted)
 
-    for owner, name in ((Auditor, "announce"), (Auditor, "hold"), (Auditor, "withdraw"), (PerturbedInput, "check")):
-        note(owner, name)
+    for name in ("announce", "begin", "withdraw"):
+        note(GpuExclusive, name)
+    note(PerturbedInput, "check")
     return told
 
 
@@ -260,7 +260,7 @@ def test_audits_are_told_of_the_silence_before_the_last_check(court: Court, told
     told.clear()
     outcome = court.referee.judge(court.task(RIGHT, timed=True))
     assert outcome.status is Status.passed, outcome
-    assert told[:3] == ["announce", "check", "hold"], told
+    assert told[:3] == ["announce", "check", "begin"], told
     gate.open()
     assert court.referee.settle(waiting).status is Status.passed
 
@@ -314,7 +314,7 @@ def test_a_finding_is_confirmed_though_silence_was_announced(fresh_court: Court,
     assert side is not None
     while not side.ready:
         time.sleep(0.01)
-    waits_for_ever = threading.Timer(60.0, auditor.release)
+    waits_for_ever = threading.Timer(60.0, auditor.zygotes.release)
     waits_for_ever.start()
     try:
         outcome = court.referee.judge(task)

@@ -302,13 +302,13 @@ def test_what_nothing_could_audit_says_so(court: Court, monkeypatch: pytest.Monk
 def test_time_in_which_tools_are_held_is_nobodys(court: Court) -> None:
     auditor = court.referee._auditor
     assert auditor is not None
-    clock = auditor._sanitizer_zygotes.clock
-    auditor.hold()
-    auditor.hold()
+    clock = auditor.zygotes.clock
+    auditor.zygotes.hold()
+    auditor.zygotes.hold()
     held_s = clock()
     time.sleep(0.05)
     assert clock() == held_s
-    auditor.release()
+    auditor.zygotes.release()
     begin_s = clock()
     while clock() == begin_s:
         time.sleep(0.001)
@@ -336,15 +336,15 @@ def test_two_audits_go_on_at_once_and_stand_still_together(court: Court) -> None
     slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [court.referee.begin(task) for task in slow] == [None, None]
     wait_for(lambda: court.waiting(*slow) == 2 * len(SanitizerTool))
-    assert auditor.hold()
+    assert auditor.zygotes.hold()
     try:
         gate.open()
         time.sleep(1.5)  # longer than each needs to see it
-        assert auditor._sanitizer_zygotes.active == court.waiting(*slow) == 2 * len(SanitizerTool)
+        assert auditor.zygotes.active == court.waiting(*slow) == 2 * len(SanitizerTool)
     finally:
-        auditor.release()
+        auditor.zygotes.release()
     assert [court.referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
-    assert len(auditor._sanitizer_zygotes) == 2 * len(SanitizerTool)
+    assert len(auditor.zygotes) == 2 * len(SanitizerTool)
 
 
 def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
@@ -354,8 +354,8 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
     gate = court.gate()
     slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [referee.begin(task) for task in slow] == [None, None]
-    wait_for(lambda: auditor._sanitizer_zygotes.active == 2 * len(SanitizerTool))
-    assert auditor.hold()
+    wait_for(lambda: auditor.zygotes.active == 2 * len(SanitizerTool))
+    assert auditor.zygotes.hold()
     try:
         late = court.task(gate.audited + RIGHT)
         assert late.small is not None
@@ -368,7 +368,7 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
         assert side.audit.over
     finally:
         gate.open()
-        auditor.release()
+        auditor.zygotes.release()
     assert [referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
 
 
