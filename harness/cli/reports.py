@@ -23,7 +23,7 @@ from harness.report.html.page import Changes
 from harness.report.points import points_of
 from harness.results.compare import compare_runs
 from harness.results.reader import StoreError, timestamp
-from harness.results.scoring import EAGER, LikeGroup, ScoredRecord, entries_of
+from harness.results.scoring import EAGER, LikeGroup, ScoredRecord, entries_of, scored
 from harness.results.writer import write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
@@ -139,7 +139,7 @@ def plot_command(
         groups[entry.group].append(entry)
     written = []
     for group, entries in sorted(groups.items()):
-        own = [record for record in records if entries_of([record], baseline=baseline)[0].group == group]
+        own = [record for record in records if scored(record, baseline).group == group]
         for drawing in figures.drawings(group, entries, points_of(own, baseline=baseline)):
             path = out / f"{drawing.name}-{_file_name(group)}.{form.value}"
             try:

@@ -34,40 +34,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.report import format as show
-from harness.results.scoring import LeaderboardRow
+from harness.results.scoring import LeaderboardRow, LikeGroup
 
-COLUMNS = (
-    "device",
-    "processor",
-    "workload",
-    "baseline",
-    "rank",
-    "author",
-    "problem",
-    "solution",
-    "status",
-    "speedup",
-    "speedup_low",
-    "speedup_high",
-    "sol_fraction",
-    "results",
-    "passed",
-    "untimed",
-    "disqualified",
-    "unjudged",
-    "fast_0",
-    "fast_0.5",
-    "fast_0.8",
-    "fast_1",
-    "fast_1.5",
-    "fast_2",
-    "reason",
-    "precision",
-    "same_within",
-    "driver",
-    "display_name",
-    "model",
-)
+COLUMNS = tuple(LeaderboardRow(group=LikeGroup(device="", processor="", workload="", baseline="")).to_json())
 
 
 def leaderboard(rows: Sequence[LeaderboardRow]) -> str:
@@ -79,8 +48,7 @@ def leaderboard(rows: Sequence[LeaderboardRow]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        held = row.to_json()
-        writer.writerow([_cell(held[name]) for name in COLUMNS])
+        writer.writerow(map(_cell, row.to_json().values()))
     return stream.getvalue()
 
 
@@ -88,10 +56,10 @@ _FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """First characters of a formula, also in full width; some programs skip spaces before them."""
 
 
-def _cell(held: Any) -> str:
-    if held is None:
+def _cell(value: Any) -> str:
+    if value is None:
         return ""
-    if isinstance(held, (int, float)):
-        return repr(held)
-    text = show.line(held, 1000)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    text = show.line(value, 1000)
     return f"'{text}" if text.lstrip().startswith(_FORMULAS) else text

@@ -5,14 +5,13 @@ Pure functions. The numbers come from `timing.speed_of_light`; records without t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from harness.core.record import Record
 from harness.report.figures import Point
+from harness.results.evidence import mapping, positive
 from harness.results.latest import recency
-from harness.results.scoring import EAGER, entries_of
+from harness.results.scoring import EAGER, scored
 
 BOUNDS = ("memory", "compute", "launch")
 
@@ -34,16 +33,15 @@ def points_of(
         if key not in latest or recency(latest[key]) <= recency(record):
             latest[key] = record
     for record in latest.values():
-        held = (record.timing or {}).get("speed_of_light")
-        light: Mapping[str, Any] = held if isinstance(held, Mapping) else {}
-        fraction, memory_s = _positive(light.get("fraction")), _positive(light.get("memory_s"))
+        light = mapping(record.timing, "speed_of_light")
+        fraction, memory_s = positive(light.get("fraction")), positive(light.get("memory_s"))
         bound = light.get("bound")
         if record.speedup is None or fraction is None or memory_s is None or bound not in BOUNDS:
             continue
-        compute_s = _positive(light.get("compute_s")) or 0.0
+        compute_s = positive(light.get("compute_s")) or 0.0
         points.append(
             Point(
-                entry=entries_of([record], baseline=baseline)[0],
+                entry=scored(record, baseline),
                 bound=str(bound),
                 intensity=compute_s / memory_s,
                 fraction=fraction,
@@ -51,9 +49,3 @@ def points_of(
             )
         )
     return points
-
-
-def _positive(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value > 0.0 else None

@@ -24,7 +24,7 @@ from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
 from harness.report.details import details
 from harness.report.narrow import Fitting
-from harness.results.scoring import EAGER, entries_of, main_baseline
+from harness.results.scoring import EAGER, main_baseline, scored
 
 if TYPE_CHECKING:
     from harness.runner.doctor import Diagnosis
@@ -69,7 +69,7 @@ def speedup_of(record: Record) -> str | None:
     """Format the speedup over the main baseline, or over eager if it has no time."""
     main = main_baseline(record)
     for baseline in dict.fromkeys((main, EAGER)):
-        (entry,) = entries_of([record], baseline=baseline)
+        entry = scored(record, baseline)
         if entry.speedup is not None:
             shown = show.speedup_with_interval(
                 entry.speedup, entry.low, entry.high, entry.same_within, baseline=baseline

@@ -32,7 +32,7 @@ from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
 from harness.core.yaml_file import fault_of_yaml, parse_yaml
 from harness.results.compare import Change, SolutionDifference, compare_records
-from harness.results.scoring import EAGER, entries_of
+from harness.results.scoring import EAGER, scored
 
 GATES_FORMAT = 1
 PASSED, FAILED, SKIPPED = "passed", "failed", "not_applied"
@@ -181,7 +181,7 @@ def _passed(record: Record) -> GateResult:
 
 def _fast_enough(record: Record, baseline: str, least: float) -> GateResult:
     name = "minimum_speedup"
-    (entry,) = entries_of([record], baseline=baseline)
+    entry = scored(record, baseline)
     if record.status is not Status.passed:
         return GateResult(gate=name, outcome=SKIPPED, detail="the solution did not pass, so its speed does not count")
     if record.device is DeviceKind.HOST:

@@ -8,13 +8,12 @@ has no reward.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
+from harness.results.evidence import mapping, positive
 
 NOT_BUILT = frozenset(
     {
@@ -161,7 +160,7 @@ def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | 
         return policy.low_precision
     if record.speedup is None:
         return policy.correct
-    low = _lower_end(record.timing) if policy.cautious else None
+    low = positive(mapping(record.timing, "speedup").get("low")) if policy.cautious else None
     return policy.correct + policy.speed_weight * policy.of_speedup(low or record.speedup)
 
 
@@ -176,10 +175,3 @@ def _step(status: Status, policy: RewardPolicy) -> float:
     if status is Status.low_precision:
         return policy.low_precision
     return policy.wrong
-
-
-def _lower_end(timing: Mapping[str, Any] | None) -> float | None:
-    held = (timing or {}).get("speedup")
-    low = held.get("low") if isinstance(held, Mapping) else None
-    usable = isinstance(low, int | float) and not isinstance(low, bool) and math.isfinite(low) and low > 0
-    return float(low) if usable and low is not None else None

@@ -13,10 +13,10 @@ from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.report import format as show
-from harness.report.feedback import evidence as read
 from harness.report.feedback.log import log_end
 from harness.report.feedback.reports import reports, stood_in
 from harness.report.feedback.source import quoted
+from harness.results import evidence as read
 
 Section = tuple[str, Sequence[str]]
 

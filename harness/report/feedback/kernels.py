@@ -11,7 +11,7 @@ from typing import Any
 from harness.core.record import Record
 from harness.protocol.kernel_names import short_name
 from harness.report import format as show
-from harness.report.feedback import evidence as read
+from harness.results import evidence as read
 
 DOMINANT = 0.9
 """If one kernel has at least this share of the device time, the others are not named."""

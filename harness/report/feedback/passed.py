@@ -13,9 +13,9 @@ from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.stats import same_within
 from harness.report import format as show
-from harness.report.feedback import evidence as read
 from harness.report.feedback import kernels
-from harness.results.scoring import EAGER, ScoredRecord, entries_of, main_baseline
+from harness.results import evidence as read
+from harness.results.scoring import ScoredRecord, main_baseline, scored
 
 Section = tuple[str, Sequence[str]]
 
@@ -101,7 +101,7 @@ def _audit(record: Record) -> list[str]:
 
 def _deciding(record: Record) -> ScoredRecord:
     """Return the speedup over the main baseline, or over eager if it has no time."""
-    own, eager = (entries_of([record], baseline=name)[0] for name in (main_baseline(record), EAGER))
+    own, eager = scored(record, main_baseline(record)), scored(record)
     return eager if own.speedup is None else own
 
 
@@ -132,7 +132,7 @@ def _baselines(record: Record, told: str) -> list[str]:
     """Return a line for each baseline except `told`: its speedup or why it has none."""
     lines = []
     for name, row in read.mapping(record.timing, "baselines").items():
-        entry, shown = entries_of([record], baseline=name)[0], show.line(name, 60)
+        entry, shown = scored(record, name), show.line(name, 60)
         if entry.speedup is not None and name != told:
             lines.append(f"Over {shown}: {_shown(entry)}.")
         elif entry.speedup is None and (why := LACKS.get(read.text(read.mapping(row), "outcome"))):

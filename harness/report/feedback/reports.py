@@ -12,8 +12,8 @@ from typing import Any
 
 from harness.core.record import Record
 from harness.report import format as show
-from harness.report.feedback import evidence as read
 from harness.report.feedback.source import quoted
+from harness.results import evidence as read
 
 MAX_REPORTS = 5
 

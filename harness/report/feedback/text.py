@@ -14,8 +14,8 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.report import format as show
 from harness.report.feedback import failed, passed
-from harness.report.feedback.evidence import mapping, text
 from harness.report.feedback.reports import reports
+from harness.results.evidence import mapping, text
 
 Section = tuple[str, Sequence[str]]
 """A heading and its lines."""

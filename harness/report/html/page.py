@@ -30,7 +30,7 @@ from harness.report.html.tables import Table, boards, differences_table
 from harness.report.points import points_of
 from harness.results.compare import RunDifferences
 from harness.results.latest import recency
-from harness.results.scoring import EAGER, LikeGroup, entries_of
+from harness.results.scoring import EAGER, LikeGroup, entries_of, scored
 
 TEMPLATES = "templates"
 
@@ -156,7 +156,7 @@ def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Re
     """Group comparable records, in the order of the leaderboard."""
     held: dict[LikeGroup, list[Record]] = defaultdict(list)
     for record in records:
-        held[entries_of([record], baseline=baseline)[0].group].append(record)
+        held[scored(record, baseline).group].append(record)
     return dict(sorted(held.items()))
 
 
@@ -165,7 +165,7 @@ def _links(items: Sequence[Item], anchors: Mapping[int, str], baseline: str) -> 
     latest: dict[tuple[object, ...], tuple[datetime, str]] = {}
     for item in items:
         record = item.record
-        group = entries_of([record], baseline=baseline)[0].group
+        group = scored(record, baseline).group
         key = (group, record.problem, record.author, record.solution)
         when = recency(record)
         if key not in latest or latest[key][0] <= when:

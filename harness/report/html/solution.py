@@ -5,7 +5,6 @@ Pure functions. The template escapes the values.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from harness.report.details import shown, unit_inside
 from harness.report.html.svg import strip
 from harness.report.html.tables import Table, census_table, kernel_table, tone_of
 from harness.report.terminal import result_of
+from harness.results.evidence import finite, mapping, rows
 
 MAX_SOURCE_CHARS = 100_000
 MAX_LOG_CHARS = 20_000
@@ -90,51 +90,37 @@ def _where(record: Record) -> str:
     return f"{record.device.value}, {show.line(processor, 80)}, workload {show.line(record.workload, 40)}"
 
 
-def _mapping(held: Any, key: str) -> Mapping[str, Any]:
-    value = held.get(key) if isinstance(held, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
 def _times(record: Record) -> list[tuple[str, list[str]]]:
     """Return rows of the table of times: name, then the values of `SUMMARY`."""
-    rows = []
+    times = []
     for side in SIDES:
         for kind, name in (("device", f"{side}, device time"), ("latency", f"{side}, latency of a call")):
-            held = _mapping(_mapping(record.timing, side), kind)
-            if held:
-                rows.append((name, [show.value(key, held.get(key)) for key in SUMMARY]))
-    return rows
+            if summary := mapping(record.timing, side, kind):
+                times.append((name, [show.value(key, summary.get(key)) for key in SUMMARY]))
+    return times
 
 
 def _samples(record: Record, side: str) -> list[float]:
-    held = _mapping(record.timing, side).get("samples_s")
-    if not isinstance(held, list):
-        return []
-    flat = [value for burst in held if isinstance(burst, list) for value in burst]
-    return [
-        float(value)
-        for value in flat
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    ]
+    samples = mapping(record.timing, side).get("samples_s")
+    bursts = [burst for burst in samples if isinstance(burst, list)] if isinstance(samples, list) else []
+    return [value for burst in bursts for item in burst if (value := finite(item)) is not None]
 
 
 def _kernels(record: Record) -> Table | None:
-    held = (record.build or {}).get("kernels")
-    rows = [row for row in held if isinstance(row, Mapping)][:MAX_KERNELS] if isinstance(held, list) else []
-    return kernel_table(rows) if rows else None
+    found = rows(record.build, "kernels")[:MAX_KERNELS]
+    return kernel_table(found) if found else None
 
 
 def _census(record: Record) -> Table | None:
     """Return the kernels of one call, if the record has them."""
-    held = _mapping(record.evidence, "census").get("kernels")
-    rows = [row for row in held if isinstance(row, Mapping)][:MAX_KERNELS] if isinstance(held, list) else []
-    return census_table(rows) if rows else None
+    found = rows(record.evidence, "census", "kernels")[:MAX_KERNELS]
+    return census_table(found) if found else None
 
 
 def _evidence(record: Record) -> dict[str, Any]:
     """Return the parts of the record that the page does not show elsewhere."""
     evidence = dict(record.evidence)
-    if census := _mapping(evidence, "census"):
+    if census := mapping(evidence, "census"):
         evidence["census"] = {key: value for key, value in census.items() if key != "kernels"}
     timing = {key: value for key, value in (record.timing or {}).items() if key not in SIDES}
     build = {key: value for key, value in (record.build or {}).items() if key != "kernels"}

@@ -17,8 +17,10 @@ from harness.results.scoring.scores import (
     fast_p,
     geometric_mean,
     main_baseline,
+    noise_floor_of,
     pass_at_k,
     score,
+    scored,
     select,
 )
 
@@ -39,7 +41,9 @@ __all__ = [
     "geometric_mean",
     "leaderboard",
     "main_baseline",
+    "noise_floor_of",
     "pass_at_k",
     "score",
+    "scored",
     "select",
 ]

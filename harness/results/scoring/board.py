@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -18,13 +18,15 @@ from harness.core.status import Status
 from harness.results.scoring.scores import (
     EAGER,
     THRESHOLDS,
+    Figures,
     LikeGroup,
     ScoredRecord,
     Selection,
+    Tally,
+    counts,
     entries_of,
     merit,
     score,
-    shares,
 )
 
 
@@ -45,8 +47,8 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderboardRow:
-    """One row of a leaderboard.
+class LeaderboardRow(Tally):
+    """One row of a leaderboard: figures and counts, and what they are about.
 
     Boards of authors and of problems end with one row per disqualified solution. `to_json` gives the CSV columns in
     their stable order.
@@ -58,41 +60,17 @@ class LeaderboardRow:
         problem: The problem's id.
         solution: The solution; for a problem, its best one.
         status: Status of the solution.
-        speedup: The solution's speedup; for an author, the geometric mean over solved problems.
-        low: Lower end of the speedup's interval.
-        high: Upper end of the speedup's interval.
-        floor: Noise floor, a difference of logs.
-        same_within: Share within which the speedup is 1; None if it is not.
-        sol_fraction: Reached fraction of the speed of light.
-        results: Number of evaluated solutions.
-        passed: Number of passes.
-        untimed: Number of passes without a time.
-        disqualified: Number of disqualified solutions.
-        unjudged: Number of solutions without a verdict.
-        fast_p: Share of results with a speedup above p, by p.
         reason: Reason of the record, or of a disqualification.
         display_name: The author's self-chosen name; only `author` identifies an author.
         model: The model that the author states.
     """
 
     group: LikeGroup
-    rank: int | None
+    rank: int | None = None
     author: str | None = None
     problem: str | None = None
     solution: str | None = None
     status: Status | None = None
-    speedup: float | None = None
-    low: float | None = None
-    high: float | None = None
-    floor: float = 0.0
-    same_within: float | None = None
-    sol_fraction: float | None = None
-    results: int
-    passed: int
-    untimed: int
-    disqualified: int
-    unjudged: int
-    fast_p: Mapping[float, float | None] = field(default_factory=dict)
     reason: str = ""
     display_name: str | None = None
     model: str | None = None
@@ -161,21 +139,18 @@ def leaderboard(
         ValueError: `by`, `metric` or `selection` is an unknown name.
     """
     by, metric, selection = By(by), Metric(metric), Selection(selection)
-    groups: dict[LikeGroup, list[ScoredRecord]] = defaultdict(list)
-    for entry in entries_of(records, baseline=baseline):
-        groups[entry.group].append(entry)
+    groups = _grouped(entries_of(records, baseline=baseline), lambda entry: entry.group)
     rows: list[LeaderboardRow] = []
-    for group in sorted(groups):
-        held = groups[group]
-        if by is By.solution:
-            rows += _solution_rows(group, held, metric)
-            continue
+    for group, entries in sorted(groups.items()):
         if by is By.author:
-            rows += _author_rows(group, held, metric, selection, problems)
+            rows += _author_rows(group, entries, metric, selection, problems)
+        elif by is By.problem:
+            rows += _problem_rows(group, entries)
         else:
-            rows += _problem_rows(group, held)
-        cheated = sorted((e for e in held if e.status is Status.disqualified), key=lambda e: (e.author, e.solution))
-        rows += [_solution_row(group, entry) for entry in cheated]
+            rows += _solution_rows(entries, metric)
+            continue
+        cheats = [entry for entry in entries if entry.status is Status.disqualified]
+        rows += map(_solution_row, sorted(cheats, key=lambda entry: (entry.author, entry.solution)))
     return tuple(_introduced(row, (authors or {}).get(row.author or "")) for row in rows)
 
 
@@ -186,131 +161,80 @@ def _introduced(row: LeaderboardRow, author: Author | None) -> LeaderboardRow:
 def _author_rows(
     group: LikeGroup, entries: Sequence[ScoredRecord], metric: Metric, selection: Selection, problems: Sequence[str]
 ) -> list[LeaderboardRow]:
-    scored = []
+    rows = []
     for author, own in _grouped(entries, lambda entry: entry.author).items():
-        figures = score(own, selection=selection, problems=problems)
-        cheated = [entry for entry in own if entry.status is Status.disqualified]
-        row = LeaderboardRow(
-            group=group,
-            rank=None,
-            author=author,
-            speedup=figures.geomean,
-            low=figures.low,
-            high=figures.high,
-            floor=figures.floor,
-            same_within=figures.same_within,
-            sol_fraction=figures.sol_fraction,
-            results=figures.results,
-            passed=figures.passed,
-            untimed=figures.untimed,
-            disqualified=figures.disqualified,
-            unjudged=figures.unjudged,
-            fast_p=figures.fast_p,
-            reason=f"disqualified: {cheated[0].solution}: {cheated[0].reason}" if cheated else "",
-        )
-        value = {
-            Metric.geomean: figures.geomean,
-            Metric.fast_1: figures.fast_p.get(1.0),
-            Metric.sol: figures.sol_fraction,
-        }[metric]
-        scored.append((row, value))
-    return _ranked(scored, intervals=metric is Metric.geomean)
+        cheats = [f"disqualified: {e.solution}: {e.reason}" for e in own if e.status is Status.disqualified]
+        tally = score(own, selection=selection, problems=problems)
+        shared = {item.name: getattr(tally, item.name) for item in fields(Tally)}
+        rows.append(LeaderboardRow(group=group, author=author, reason=cheats[0] if cheats else "", **shared))
+    return _ranked(rows, metric)
 
 
 def _problem_rows(group: LikeGroup, entries: Sequence[ScoredRecord]) -> list[LeaderboardRow]:
     rows = []
-    for (problem, _), own in sorted(_grouped(entries, lambda e: (e.problem, e.problem_digest)).items()):
-        passed = [entry for entry in own if entry.passed]
-        best = max(passed, key=merit) if passed else None
-        rows.append(
-            LeaderboardRow(
-                group=group,
-                rank=None,
-                problem=problem,
-                author=best.author if best else None,
-                solution=best.solution if best else None,
-                status=best.status if best else None,
-                speedup=best.speedup if best else None,
-                low=best.low if best else None,
-                high=best.high if best else None,
-                floor=best.floor if best else 0.0,
-                same_within=best.same_within if best else None,
-                sol_fraction=best.sol_fraction if best else None,
-                **_counts(own),
-                reason=best.reason if best else "no solution passed",
-            )
-        )
+    for (problem, _), own in sorted(_grouped(entries, _problem_of).items()):
+        best = max((entry for entry in own if entry.passed), key=merit, default=None)
+        shown = {"reason": "no solution passed"} if best is None else _shown(best)
+        rows.append(LeaderboardRow(group=group, problem=problem, **shown, **_counts(own)))
     return rows
 
 
-def _solution_rows(group: LikeGroup, entries: Sequence[ScoredRecord], metric: Metric) -> list[LeaderboardRow]:
-    rows: list[LeaderboardRow] = []
-    light = metric is Metric.sol
-    for _, own in sorted(_grouped(entries, lambda e: (e.problem, e.problem_digest)).items()):
-        values = [entry.sol_fraction if light and entry.passed else None if light else entry.speedup for entry in own]
-        scored = [(_solution_row(group, entry), value) for entry, value in zip(own, values, strict=True)]
-        rows += _ranked(scored, intervals=not light)
-    return rows
+def _solution_rows(entries: Sequence[ScoredRecord], metric: Metric) -> list[LeaderboardRow]:
+    by_speed = Metric.sol if metric is Metric.sol else Metric.geomean
+    of_problems = sorted(_grouped(entries, _problem_of).items())
+    return [row for _, own in of_problems for row in _ranked([_solution_row(entry) for entry in own], by_speed)]
 
 
-def _solution_row(group: LikeGroup, entry: ScoredRecord) -> LeaderboardRow:
-    return LeaderboardRow(
-        group=group,
-        rank=None,
-        author=entry.author,
-        problem=entry.problem,
-        solution=entry.solution,
-        status=entry.status,
-        speedup=entry.speedup,
-        low=entry.low,
-        high=entry.high,
-        floor=entry.floor,
-        same_within=entry.same_within,
-        sol_fraction=entry.sol_fraction,
-        **_counts([entry]),
-        reason=entry.reason,
-    )
+def _solution_row(entry: ScoredRecord) -> LeaderboardRow:
+    return LeaderboardRow(group=entry.group, problem=entry.problem, **_shown(entry), **_counts([entry]))
+
+
+def _shown(entry: ScoredRecord) -> dict[str, Any]:
+    names = ("author", "solution", "status", "reason", *(item.name for item in fields(Figures)))
+    return {name: getattr(entry, name) for name in names}
 
 
 def _counts(entries: Sequence[ScoredRecord]) -> dict[str, Any]:
     judged = [entry for entry in entries if entry.judged]
-    return {
-        "results": len(judged),
-        "passed": sum(1 for entry in judged if entry.passed),
-        "untimed": sum(1 for entry in judged if entry.passed and entry.speedup is None),
-        "disqualified": sum(1 for entry in judged if entry.status is Status.disqualified),
-        "unjudged": len(entries) - len(judged),
-        "fast_p": shares(judged),
-    }
+    return counts(judged, unjudged=len(entries) - len(judged))
 
 
-def _grouped(entries: Sequence[ScoredRecord], key: Callable[[ScoredRecord], Any]) -> dict[Any, list[ScoredRecord]]:
-    held: dict[Any, list[ScoredRecord]] = defaultdict(list)
+def _problem_of(entry: ScoredRecord) -> tuple[str, str]:
+    return entry.problem, entry.problem_digest
+
+
+def _grouped(entries: Iterable[ScoredRecord], key: Callable[[ScoredRecord], Any]) -> dict[Any, list[ScoredRecord]]:
+    groups: dict[Any, list[ScoredRecord]] = defaultdict(list)
     for entry in entries:
-        held[key(entry)].append(entry)
-    return held
+        groups[key(entry)].append(entry)
+    return groups
 
 
-def _ranked(scored: Sequence[tuple[LeaderboardRow, float | None]], *, intervals: bool) -> list[LeaderboardRow]:
+def _value(row: LeaderboardRow, metric: Metric) -> float | None:
+    """Return the figure that the row is ranked by."""
+    if metric is Metric.sol:
+        return row.sol_fraction if row.passed else None
+    return row.fast_p.get(1.0) if metric is Metric.fast_1 else row.speedup
+
+
+def _ranked(rows: Sequence[LeaderboardRow], metric: Metric) -> list[LeaderboardRow]:
     """Return rows by falling value with ranks.
 
     Rows without a value come last, by name.
     """
-    named = sorted(scored, key=lambda item: (item[0].author or "", item[0].solution or ""))
-    ranked = sorted((item for item in named if item[1] is not None), key=lambda item: -(item[1] or 0.0))
-    rows: list[LeaderboardRow] = []
-    leader: tuple[LeaderboardRow, float | None] | None = None
-    rank = 0
-    for place, (row, value) in enumerate(ranked, start=1):
-        if leader is None or not _tied(leader, (row, value), intervals):
+    named = [(row, _value(row, metric)) for row in sorted(rows, key=lambda row: (row.author or "", row.solution or ""))]
+    valued = sorted(((row, value) for row, value in named if value is not None), key=lambda pair: -pair[1])
+    ranked: list[LeaderboardRow] = []
+    leader, rank = valued[0] if valued else None, 1
+    for place, (row, value) in enumerate(valued, start=1):
+        if leader is not None and value != leader[1] and not (metric is Metric.geomean and _overlap(leader[0], row)):
             leader, rank = (row, value), place
-        rows.append(replace(row, rank=rank))
-    return rows + [row for row, value in named if value is None]
+        ranked.append(replace(row, rank=rank))
+    return ranked + [row for row, value in named if value is None]
 
 
-def _tied(a: tuple[LeaderboardRow, float | None], b: tuple[LeaderboardRow, float | None], intervals: bool) -> bool:
-    if a[1] == b[1]:
-        return True
-    if not intervals or a[0].low is None or b[0].high is None:
+def _overlap(leader: LeaderboardRow, row: LeaderboardRow) -> bool:
+    """Return whether the intervals, widened by the noise floors, overlap."""
+    if leader.low is None or row.high is None:
         return False
-    return b[0].high * math.exp(b[0].floor) >= a[0].low * math.exp(-a[0].floor)
+    return row.high * math.exp(row.floor) >= leader.low * math.exp(-leader.floor)

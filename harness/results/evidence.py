@@ -25,10 +25,18 @@ def rows(held: Any, *path: str) -> list[Mapping[str, Any]]:
 
 def number(held: Mapping[str, Any], key: str) -> float | None:
     """Return a finite number, else None."""
-    value = held.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    return finite(held.get(key))
+
+
+def finite(value: Any) -> float | None:
+    """Return a finite number, else None."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if plain else None
+
+
+def positive(value: Any) -> float | None:
+    """Return a positive finite number, else None."""
+    return held if (held := finite(value)) is not None and held > 0.0 else None
 
 
 def whole(held: Mapping[str, Any], key: str) -> int | None:
