@@ -16,7 +16,9 @@ import typer
 from harness.catalog.authors import Author, authors_of_runs
 from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import (
+    UNABLE,
     Json,
+    fail,
     in_actions,
     no_commands_in_output,
     one_form,
@@ -32,8 +34,9 @@ from harness.core.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback as feedback_text
+from harness.results.frame import MissingParquet, parquet_of, runs_in
 from harness.results.merge import merge
-from harness.results.reader import StoreError, find_runs
+from harness.results.reader import StoreError
 from harness.results.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
 from harness.results.writer import RunStore, write_whole
 
@@ -158,6 +161,10 @@ def leaderboard_command(
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Write the rows to this CSV file; - is standard output.")
     ] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option("--parquet", help="Write the rows to this Parquet file; needs the extra `parquet` (pyarrow)."),
+    ] = None,
     by: Annotated[By, typer.Option("--by", help="One row for each author, problem or solution.")] = By.author,
     metric: Annotated[Metric, typer.Option("--metric", help="Metric to rank by.")] = Metric.geomean,
     baseline: Annotated[
@@ -193,6 +200,12 @@ def leaderboard_command(
     if csv is not None and not to_stdout:
         write_whole(csv, report_csv.leaderboard(rows).encode("utf-8"))
         say(f"{len(rows)} rows written to {csv}")
+    if parquet is not None:
+        try:
+            write_whole(parquet, parquet_of(rows))
+        except MissingParquet as error:
+            fail(str(error), UNABLE)
+        say(f"{len(rows)} rows written to {parquet}")
     if as_json:
         print_json([row.to_json() for row in rows])
     elif to_stdout:
@@ -273,17 +286,9 @@ def find(paths: Sequence[Path], *, strict: bool = False) -> list[Path]:
     Raises:
         StoreError: A path does not exist or holds no run.
     """
-    found: dict[Path, Path] = {}
-    lacking = []
-    for path in paths:
-        if not path.exists():
-            raise StoreError(f"{path}: no such folder")
-        inside = find_runs(path)
-        found |= {item.resolve(): item for item in inside}
-        if not inside:
-            lacking.append(f"{path} holds no run: the folder of a run has run.yaml or records.jsonl")
-    if lacking and (strict or not found):
+    runs, lacking = runs_in(paths)
+    if lacking and (strict or not runs):
         raise StoreError("\n".join(lacking))
     for message in lacking:
         say(f"left out: {message}")
-    return list(found.values())
+    return runs

@@ -34,9 +34,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.report import format as show
-from harness.results.scoring import LeaderboardRow, LikeGroup
-
-COLUMNS = tuple(LeaderboardRow(group=LikeGroup(device="", processor="", workload="", baseline="")).to_json())
+from harness.results.scoring import COLUMNS, LeaderboardRow
 
 
 def leaderboard(rows: Sequence[LeaderboardRow]) -> str:

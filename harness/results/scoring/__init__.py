@@ -3,7 +3,7 @@
 `scores` has the figures, `board` the rows.
 """
 
-from harness.results.scoring.board import By, LeaderboardRow, Metric, leaderboard
+from harness.results.scoring.board import COLUMNS, By, LeaderboardRow, Metric, leaderboard
 from harness.results.scoring.scores import (
     DECLARED,
     EAGER,
@@ -25,6 +25,7 @@ from harness.results.scoring.scores import (
 )
 
 __all__ = [
+    "COLUMNS",
     "DECLARED",
     "EAGER",
     "THRESHOLDS",

@@ -105,6 +105,10 @@ class LeaderboardRow(Tally):
         }
 
 
+COLUMNS = tuple(LeaderboardRow(group=LikeGroup(device="", processor="", workload="", baseline="")).to_json())
+"""Columns of a leaderboard's CSV and Parquet files, in their stable order."""
+
+
 def leaderboard(
     records: Iterable[Record],
     *,
