@@ -27,7 +27,7 @@ from harness.core.problem import Problem, Workload
 from harness.core.visible_gpus import visible_gpus
 from harness.report import baselines as pages
 from harness.report import format as show
-from harness.report.narrow import Fitting
+from harness.report.table import Fitting
 from harness.results.reader import timestamp
 from harness.results.writer import write_whole
 

@@ -6,17 +6,13 @@ Pure functions. Texts come from submissions and go through `report.format`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from harness.core.stats import SAME_AT_MOST
 from harness.report import format as show
-from harness.report.board import escape_markdown, markdown_row
-from harness.report.narrow import Fitting
+from harness.report.table import Fitting, escape_markdown, markdown_table, table_of
 from harness.results.compare import WORDS, Change, RunDifferences, SolutionDifference
 
 COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
@@ -110,19 +106,17 @@ def closing(found: RunDifferences) -> str:
 
 def table(found: RunDifferences) -> RenderableType:
     """Render the comparison for the terminal."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in COLUMNS:
-        made.add_column(name, overflow="fold")
-    for row in found.rows:
-        style = STYLES.get(row.outcome, "")
-        made.add_row(*(Text(text, style=style if place == 2 else "") for place, text in enumerate(cells(row))))
-    return Group(*([Fitting(made)] if found.rows else []), Text(closing(found)))
+    rows = [
+        [
+            Text(text, style=STYLES.get(row.outcome, "") if name == "outcome" else "")
+            for name, text in zip(COLUMNS, cells(row), strict=True)
+        ]
+        for row in found.rows
+    ]
+    return Group(*([Fitting(table_of(COLUMNS, rows))] if rows else []), Text(closing(found)))
 
 
 def markdown(found: RunDifferences) -> str:
     """Render the comparison as a GitHub Markdown table with the closing line."""
-    lines: Sequence[str] = []
-    if found.rows:
-        lines = [markdown_row(COLUMNS), markdown_row(["---"] * len(COLUMNS))]
-        lines = [*lines, *(markdown_row([escape_markdown(text) for text in cells(row)]) for row in found.rows), ""]
+    lines = [*markdown_table(COLUMNS, map(cells, found.rows)), ""] if found.rows else []
     return "\n".join([*lines, escape_markdown(closing(found))]) + "\n"
