@@ -231,11 +231,7 @@ def known_authors(stores: Iterable[RunStore]) -> dict[str, Author]:
 
 
 def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
-    """Return the recorded name of a baseline.
-
-    Args:
-        typed: The name as `eval --baseline` takes it, or as the records have it.
-        records: The records to look in.
+    """Return the recorded name of a baseline, which may be typed as for `eval --baseline`.
 
     Raises:
         StoreError: No record has a speedup over this baseline.
@@ -278,10 +274,8 @@ def merge_command(
 def find(paths: Sequence[Path], *, strict: bool = False) -> list[Path]:
     """Return the runs that these folders are or hold, each once.
 
-    Args:
-        paths: Folders of runs, or folders that hold runs.
-        strict: A path without a run is an error. Otherwise it only gives a message if another path has a run, so that
-            `results/*` may match other files.
+    A path without a run only gives a message if another path has one, so that `results/*` may match other files. It is
+    an error if `strict`.
 
     Raises:
         StoreError: A path does not exist or holds no run.

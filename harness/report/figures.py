@@ -107,12 +107,7 @@ def drawings(group: LikeGroup, entries: Sequence[ScoredRecord], points: Sequence
 
 
 def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
-    """Draw a figure as a file; the same input gives the same bytes.
-
-    Args:
-        drawing: The figure.
-        form: svg, png or pdf.
-        dpi: Pixels per inch, for png.
+    """Draw a figure as a svg, png or pdf file; the same input gives the same bytes.
 
     Raises:
         MissingPlots: matplotlib is not installed.

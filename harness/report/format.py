@@ -127,12 +127,7 @@ def speedup_with_interval(
 ) -> str:
     """Format a speedup with its 95 % confidence interval: `1.31x (1.29 to 1.33)`.
 
-    Args:
-        ratio: The speedup.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        same: If given, solution and baseline are as fast within this share: `same as the reference (within 0.4 %)`.
-        baseline: Name of the baseline.
+    If solution and baseline are as fast within the share `same`: `same as the reference (within 0.4 %)`.
     """
     if same is not None:
         other = "the reference" if baseline == "eager" else line(baseline, 40)

@@ -21,10 +21,7 @@ def points_of(
 ) -> list[Point]:
     """Return a point for each timed solution with a speed of light.
 
-    Args:
-        records: The records; of several for one solution the latest counts.
-        baseline: Baseline of the speedups.
-        links: `id()` of a record -> link of its point.
+    Of several records of one solution the latest counts. `links` maps `id()` of a record to the link of its point.
     """
     points = []
     latest: dict[tuple[str, ...], Record] = {}

@@ -89,14 +89,7 @@ class GateResult:
 
 
 def read_gates(text: str, name: str) -> Gates:
-    """Parse the rules of a file.
-
-    Args:
-        text: Content of the file.
-        name: Name of the file, for error messages.
-
-    Returns:
-        The rules.
+    """Parse the rules of a file; messages use its name.
 
     Raises:
         ConfigError: The file is not valid; the message names the key.
@@ -144,13 +137,8 @@ def weigh(
 ) -> tuple[tuple[GateResult, ...], SolutionDifference | None]:
     """Apply every rule to one record.
 
-    Args:
-        record: The record.
-        before: The solution's record at the base; None if there is none.
-        gates: The rules.
-
-    Returns:
-        One result per rule, and the difference to `before`; None without `before`.
+    `before` is the solution's record at the base. Returns one result per rule, and the difference to `before` if it is
+    given.
     """
     results = []
     if gates.require_passed:

@@ -51,13 +51,6 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
     does not displace a verdict, nor does a record with a future or missing finish time. Logs and authors' descriptions
     are copied; if two runs describe an author differently, the later run counts.
 
-    Args:
-        runs: Folders of the source runs.
-        into: Folder of the new run.
-
-    Returns:
-        Counts and notes.
-
     Raises:
         StoreError: A run can't be read, `into` can't be written, or the runs were evaluated by different rules.
     """

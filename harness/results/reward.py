@@ -118,14 +118,7 @@ class RewardPolicy:
             raise ValueError("speed_weight must be at least 0 and speed_limit above 1")
 
     def of_speedup(self, speedup: float) -> float:
-        """Map a speedup to a number from 0 to 1.
-
-        Args:
-            speedup: A positive speedup.
-
-        Returns:
-            The value of the policy's shape.
-        """
+        """Map a positive speedup to a number from 0 to 1 by the policy's shape."""
         if self.shape is SpeedShape.ratio:
             return speedup / (1.0 + speedup)
         if self.shape is SpeedShape.linear:
@@ -138,15 +131,7 @@ DEFAULT_POLICY = RewardPolicy()
 
 
 def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | None:
-    """Return the reward of a record.
-
-    Args:
-        record: Any record.
-        policy: The shaping.
-
-    Returns:
-        The reward; None if the record has no verdict on the solution.
-    """
+    """Return the reward of a record; None if it has no verdict on the solution."""
     status = record.status
     if status in VERDICT_FREE:
         return None

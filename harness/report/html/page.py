@@ -65,19 +65,7 @@ def render(
     with_figures: bool = True,
     authors: Mapping[str, Author] | None = None,
 ) -> str:
-    """Render the page.
-
-    Args:
-        items: The records with sources, logs and feedback.
-        title: Heading of the page.
-        made_at: Time to show as the time of writing.
-        changes: Comparison of two runs to show, or None.
-        baseline: Baseline of the speedups.
-        with_figures: Whether to draw figures.
-        authors: Name -> description of the author.
-
-    Returns:
-        The HTML text.
+    """Render the page as HTML text.
 
     Raises:
         MissingPlots: matplotlib is not installed.

@@ -41,15 +41,7 @@ def section(
 ) -> dict[str, Any]:
     """Return the values that the template shows of one record.
 
-    Args:
-        record: The record.
-        anchor: Anchor of its section.
-        run: Name of its run.
-        source: Source of the solution, or None.
-        log: Text of its log, or None.
-        feedback: Feedback text.
-        others: (anchor, run name) of the solution's other records.
-        author: Description of its author.
+    `others` holds (anchor, run name) of the solution's other records.
     """
     return {
         "anchor": anchor,

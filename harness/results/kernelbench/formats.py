@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.results.evidence import positive
 from harness.results.reader import StoreError
 
 MAX_FILE_BYTES = 512 * 2**20
@@ -33,10 +34,7 @@ _PROBLEM_FILE = re.compile(r"0*(\d{1,6})_.*")
 
 
 class KernelBenchError(StoreError):
-    """A file of KernelBench can't be read, or a run can't be exported.
-
-    The message names the file and the place.
-    """
+    """A file of KernelBench can't be read, or a run can't be exported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +83,7 @@ class KernelBenchBaseline:
 
 
 def read_eval_results(path: Path, *, level: int) -> list[KernelBenchSample]:
-    """Read the samples of one level.
-
-    Args:
-        path: An `eval_results.json`.
-        level: The level that the file is about.
-
-    Returns:
-        The samples, sorted by problem and sample number.
+    """Read the samples of one level from an `eval_results.json`, sorted.
 
     Raises:
         KernelBenchError: The file can't be read.
@@ -124,13 +115,7 @@ def baseline_name(path: Path) -> str:
 
 
 def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
-    """Read the reference's times.
-
-    Args:
-        path: A `baseline_time_torch.json`.
-
-    Returns:
-        Level -> problem number -> time.
+    """Read a `baseline_time_torch.json`: level -> problem number -> time of the reference.
 
     Raises:
         KernelBenchError: The file can't be read.
@@ -154,13 +139,7 @@ def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
 
 
 def read_pass_at_k(path: Path) -> dict[str, dict[str, Any]]:
-    """Read the objects `averages`, `metadata` and `problems`.
-
-    Args:
-        path: A `pass_at_k_results.json`.
-
-    Returns:
-        The three objects, by key.
+    """Read `averages`, `metadata` and `problems` of a `pass_at_k_results.json`.
 
     Raises:
         KernelBenchError: The file can't be read.
@@ -171,13 +150,6 @@ def read_pass_at_k(path: Path) -> dict[str, dict[str, Any]]:
     return {
         name: finite(_object(f"{path}, {name}", held.get(name, {}))) for name in ("averages", "metadata", "problems")
     }
-
-
-def positive(value: Any) -> float | None:
-    """Return a positive finite number; None for absent values (-1, null, NaN, text)."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value > 0 else None
 
 
 def finite(value: Any) -> Any:
@@ -235,10 +207,7 @@ class _Twice(Exception):
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a JSON object; raise if it has a key twice.
-
-    Python alone would silently keep the last value.
-    """
+    """Build a JSON object; Python alone would silently keep the last value of a repeated key."""
     held: dict[str, Any] = {}
     for key, value in pairs:
         if key in held:

@@ -43,15 +43,7 @@ _HARNESS_STATUS = "harness_status"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Result of `import_results`.
-
-    Attributes:
-        folder: The run's folder.
-        records: The run's records.
-        metrics: KernelBench's metrics over sample 0.
-        pass_at_k: Content of the pass@k file, or the computed equivalent.
-        notes: Anything odd.
-    """
+    """The new run, its metrics over sample 0, pass@k (from its file, else computed), and notes."""
 
     folder: Path
     records: tuple[Record, ...]
@@ -84,9 +76,6 @@ def import_results(
             their file names. The metrics use the first.
         pass_at_k: The `pass_at_k_results.json`; None if there is none.
         workload: Workload of the records.
-
-    Returns:
-        The run, its metrics and notes.
 
     Raises:
         KernelBenchError: A file can't be understood; nothing was written.
@@ -220,10 +209,7 @@ def _record(
 
 
 def _against(reference: KernelBenchBaseline, runtime_s: float) -> dict[str, Any]:
-    """Return a baseline in the form of records.
-
-    It has the mean time in seconds and the speedup without an interval.
-    """
+    """Return mean time (seconds) and speedup of a baseline in the form of records."""
     mean_s = reference.mean_ms * MILLISECOND_S if reference.mean_ms is not None else None
     speedup = mean_s / runtime_s if mean_s is not None else None
     return {"device": {"mean_s": mean_s}, "mean_s": mean_s, "speedup": speedup, "low": None, "high": None}

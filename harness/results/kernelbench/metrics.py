@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.results.kernelbench.formats import KernelBenchBaseline, KernelBenchSample, positive
+from harness.results.evidence import positive
+from harness.results.kernelbench.formats import KernelBenchBaseline, KernelBenchSample
 from harness.results.scoring import THRESHOLDS, fast_p, geometric_mean, pass_at_k
 
 
@@ -65,9 +66,6 @@ def metrics(
         compiled: Number of samples that compiled; None: that of correct ones.
         thresholds: The p of fast_p.
 
-    Returns:
-        The metrics.
-
     Raises:
         ValueError: The lengths differ.
     """
@@ -89,18 +87,10 @@ def metrics(
 def metrics_of(
     samples: Iterable[KernelBenchSample], baselines: Mapping[int, KernelBenchBaseline], *, sample: int = 0
 ) -> Metrics:
-    """Compute the metrics of the samples with one number.
+    """Compute the metrics of the samples with one number; KernelBench uses 0.
 
     The problems are those of the baseline and those with samples. A problem without that sample counts as a failure, as
     in KernelBench. A problem whose sample is null does not count.
-
-    Args:
-        samples: Samples of one level.
-        baselines: The reference's times, by problem number.
-        sample: The sample number; KernelBench uses 0.
-
-    Returns:
-        The metrics.
     """
     held = {item.problem: item for item in samples if item.sample == sample}
     unknown = {number for number, item in held.items() if item.absent}
@@ -115,13 +105,9 @@ def metrics_of(
 
 
 def pass_at_k_document(samples: Iterable[KernelBenchSample], ks: Sequence[int] = (1,)) -> dict[str, Any]:
-    """Return the content of `pass_at_k_results.json`.
+    """Return the content of `pass_at_k_results.json` for samples of one level.
 
     As in KernelBench, a problem with n < k samples is listed with its pass@n, and counts as 0 in the average for k.
-
-    Args:
-        samples: Samples of one level.
-        ks: The k of pass@k.
 
     Raises:
         ValueError: A k is below 1.

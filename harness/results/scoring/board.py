@@ -136,9 +136,6 @@ def leaderboard(
         problems: Problems that should have been attempted; one without a record counts as a failure of each author.
         authors: Authors' descriptions by name; they do not affect ranks.
 
-    Returns:
-        The rows.
-
     Raises:
         ValueError: `by`, `metric` or `selection` is an unknown name.
     """

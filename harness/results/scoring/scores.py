@@ -45,14 +45,9 @@ DECLARED = "declared"
 
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float | None:
-    """Return the share of results with a speedup strictly above `p`.
+    """Return the share of results with a speedup strictly above `p` (arXiv:2502.10517).
 
-    Args:
-        speedups: One speedup per result; None for an incorrect result.
-        p: The threshold.
-
-    Returns:
-        The share; None without results. Source: KernelBench, arXiv:2502.10517.
+    None without results. An incorrect result has the speedup None.
     """
     if not speedups:
         return None
@@ -60,13 +55,7 @@ def fast_p(speedups: Sequence[float | None], p: float) -> float | None:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Return the geometric mean.
-
-    Args:
-        values: Positive finite numbers.
-
-    Returns:
-        The mean; None without values.
+    """Return the geometric mean; None without values.
 
     Raises:
         ValueError: A value is not positive and finite.
@@ -80,17 +69,9 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float | None:
-    """Return the chance that at least one of `k` drawn samples is correct.
+    """Return the chance that at least one of `k` samples drawn without replacement is correct.
 
-    The estimator is 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374, section 2.1).
-
-    Args:
-        samples: Number n of samples.
-        correct: Number c of correct samples.
-        k: Number of draws without replacement.
-
-    Returns:
-        The chance; None if there are fewer than `k` samples.
+    The estimator is 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374, section 2.1). None if there are fewer than `k` samples.
 
     Raises:
         ValueError: The numbers contradict each other, or `k` is below 1.
