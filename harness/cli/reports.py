@@ -6,7 +6,6 @@ Trusted side. Reads results and sources, evaluates nothing.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +22,7 @@ from harness.report.html.page import Changes
 from harness.report.points import points_of
 from harness.results.compare import compare_runs
 from harness.results.reader import StoreError, timestamp
-from harness.results.scoring import EAGER, LikeGroup, ScoredRecord, entries_of, scored
+from harness.results.scoring import EAGER, LikeGroup, by_group, entries_of
 from harness.results.writer import write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
@@ -134,12 +133,9 @@ def plot_command(
     """
     records = [record for path in find(runs) for record in opened(path).records()]
     baseline = recorded_baseline(baseline, records)
-    groups: dict[LikeGroup, list[ScoredRecord]] = defaultdict(list)
-    for entry in entries_of(records, baseline=baseline):
-        groups[entry.group].append(entry)
     written = []
-    for group, entries in sorted(groups.items()):
-        own = [record for record in records if scored(record, baseline).group == group]
+    for group, own in by_group(records, baseline).items():
+        entries = entries_of(own, baseline=baseline)
         for drawing in figures.drawings(group, entries, points_of(own, baseline=baseline)):
             path = out / f"{drawing.name}-{_file_name(group)}.{form.value}"
             try:

@@ -13,7 +13,7 @@ import math
 import re
 import textwrap
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -146,35 +146,36 @@ def share(part: float | None) -> str:
     return f"{part * 100:.0f} %" if part == 0 or part >= 0.1 else f"{part * 100:.1f} %"
 
 
-def value(name: str, held: Any) -> str:
-    """Format a plain value of a record by the unit suffix of its name.
+def _plain(number: float, significant: int = 4) -> str:
+    return str(number) if isinstance(number, int) else digits(number, significant)
 
-    Suffixes: `_s`, `_unix_s` (a time), `_bytes`, `_bytes_per_s`, `_flops`, `_flops_per_s`, `_hz`, `_mhz`, `_w`,
-    `temperature_c`.
-    """
+
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "_unix_s": moment,
+    "_bytes_per_s": lambda number: f"{size(number)}/s",
+    "_flops_per_s": lambda number: count(number, "flop/s"),
+    "_s": duration,
+    "_bytes": size,
+    "_flops": lambda number: count(number, "flop"),
+    "_hz": lambda number: count(number, "Hz"),
+    "_mhz": lambda number: f"{_plain(number, 3)} MHz",
+    "_w": lambda number: f"{_plain(number, 3)} W",
+    "temperature_c": lambda number: f"{_plain(number, 3)} °C",
+}
+"""Suffix of a value's name -> format; the first that fits counts."""
+
+
+def value(name: str, held: Any) -> str:
+    """Format a plain value of a record by the unit suffix of its name (`UNITS`)."""
     if held is None:
         return ABSENT
     if isinstance(held, bool):
         return "yes" if held else "no"
     if isinstance(held, (int, float)):
-        if name.endswith("_unix_s"):
-            return moment(held)
-        if f"_{name}".endswith("_bytes_per_s"):
-            return f"{size(held)}/s"
-        if f"_{name}".endswith("_flops_per_s"):
-            return count(held, "flop/s")
-        if name == "s" or name.endswith("_s"):
-            return duration(held)
-        if name == "bytes" or name.endswith("_bytes"):
-            return size(held)
-        if name == "flops" or name.endswith("_flops"):
-            return count(held, "flop")
-        if name.endswith("_hz"):
-            return count(held, "Hz")
-        for suffix, unit in (("_mhz", "MHz"), ("_w", "W"), ("temperature_c", "°C")):
-            if name.endswith(suffix):
-                return f"{digits(held)} {unit}" if isinstance(held, float) else f"{held} {unit}"
-        return str(held) if isinstance(held, int) else digits(held, 4)
+        for suffix, shown in UNITS.items():
+            if f"_{name}".endswith(suffix):
+                return shown(held)
+        return _plain(held)
     if isinstance(held, (list, tuple)):
         # There may be hundreds of samples: show a few; `--json` has all.
         if held and all(isinstance(item, (list, tuple)) for item in held) and sum(map(len, held)) > 8:

@@ -5,7 +5,7 @@ Pure functions. Names of kernels come from untrusted code and go through `format
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.protocol.kernel_names import short_name
@@ -52,8 +52,8 @@ def _together(profile: Profile) -> list[str]:
     if light is not None:
         rows.append(["share of the speed of light", *(_fraction(side, light["sol_time_s"]) for side in sides)])
     rows.append(["kernel launches", *(str(side.census.get("launches", 0)) for side in sides)])
-    rows.append(["share of own kernels", *(show.share(side.census.get("own_share")) for side in sides)])
-    rows.append(["share of library kernels", *(show.share(side.census.get("library_share")) for side in sides)])
+    for name in ("own", "library"):
+        rows.append([f"share of {name} kernels", *(show.share(side.census.get(f"{name}_share")) for side in sides)])
     lines = _columns(rows)
     if profile.solution.labels:
         lines.append(f"labels: {', '.join(profile.solution.labels)}")
@@ -69,10 +69,8 @@ def _kernels(side: ProfiledSide) -> list[str]:
     rows: Sequence[Mapping[str, Any]] = side.census.get("kernels", ())
     if lack := side.census.get("not_taken"):
         return [f"{side.title}: kernels are unknown: {show.line(lack, 200)}"]
-    table = [
-        ["share", "time", "calls", "owner", "grid", "block", "registers", "shared", "spills", "occupancy", "kernel"]
-    ]
-    table += [_kernel(row) for row in rows[:MAX_KERNELS]]
+    heads = "share", "time", "calls", "owner", "grid", "block", "registers", "shared", "spills", "occupancy", "kernel"
+    table = [heads, *map(_kernel, rows[:MAX_KERNELS])]
     more = [f"and {len(rows) - MAX_KERNELS} more"] if len(rows) > MAX_KERNELS else []
     return [f"{side.title}:", *_columns(table), *more]
 
@@ -126,8 +124,7 @@ def _counters(sides: Sequence[ProfiledSide]) -> list[str]:
     for place in range(max(map(len, heaviest))):
         launches = [held[place] if place < len(held) else None for held in heaviest]
         rows = [[f"ncu, kernel {place + 1}" if place else "ncu, slowest kernel", *(side.title for side in sides)]]
-        columns = [[""] * len(FIGURES) if launch is None else _counted(launch) for launch in launches]
-        rows += [list(row) for row in zip(FIGURES, *columns, strict=True)]
+        rows += [[name, *("" if one is None else cell(one) for one in launches)] for name, cell in FIGURES.items()]
         lines += ["", *_columns(rows)]
         reasons += [name for launch in launches if launch for name, _ in launch.stalls[:MAX_STALLS]]
     words = [f"  {name}: {ncu.STALLS.get(name, name)}" for name in dict.fromkeys(reasons)]
@@ -137,36 +134,28 @@ def _counters(sides: Sequence[ProfiledSide]) -> list[str]:
     return ["", *lines] if lacks else lines
 
 
-FIGURES = (
-    "  kernel",
-    "  time",
-    "  memory bandwidth",
-    "  share of peak bandwidth",
-    "  bytes read, written",
-    "  L2 hit rate",
-    "  multiprocessors busy",
-    "  tensor cores active",
-    "  achieved occupancy",
-    *(f"  {ordinal} stall reason" for ordinal in ("first", "second", "third")),
-)
-"""Row headings for a launch with counters, in the order of `_counted`."""
+FIGURES: Mapping[str, Callable[[ncu.Counters], str]] = {
+    "  kernel": lambda launch: show.line(short_name(launch.name), COUNTED_NAME_WIDTH),
+    "  time": lambda launch: show.duration(launch.time_s),
+    "  memory bandwidth": lambda launch: _rate(launch.bytes_per_s),
+    "  share of peak bandwidth": lambda launch: show.share(launch.memory_share),
+    "  bytes read, written": lambda launch: f"{show.size(launch.read_bytes)}, {show.size(launch.written_bytes)}",
+    "  L2 hit rate": lambda launch: show.share(launch.l2_hit_share),
+    "  multiprocessors busy": lambda launch: show.share(launch.compute_share),
+    "  tensor cores active": lambda launch: show.share(launch.tensor_share),
+    "  achieved occupancy": lambda launch: show.share(launch.occupancy),
+    "  first stall reason": lambda launch: _stall(launch, 0),
+    "  second stall reason": lambda launch: _stall(launch, 1),
+    "  third stall reason": lambda launch: _stall(launch, 2),
+}
+"""Rows of a launch with counters."""
 
 
-def _counted(launch: ncu.Counters) -> list[str]:
-    stalls = [f"{name}, {show.digits(warps)} warps" for name, warps in launch.stalls[:MAX_STALLS]]
-    return [
-        show.line(short_name(launch.name), COUNTED_NAME_WIDTH),
-        show.duration(launch.time_s),
-        _rate(launch.bytes_per_s),
-        show.share(launch.memory_share),
-        f"{show.size(launch.read_bytes)}, {show.size(launch.written_bytes)}",
-        show.share(launch.l2_hit_share),
-        show.share(launch.compute_share),
-        show.share(launch.tensor_share),
-        show.share(launch.occupancy),
-        *stalls,
-        *[show.ABSENT] * (MAX_STALLS - len(stalls)),
-    ]
+def _stall(launch: ncu.Counters, place: int) -> str:
+    if len(launch.stalls) <= place:
+        return show.ABSENT
+    name, warps = launch.stalls[place]
+    return f"{name}, {show.digits(warps)} warps"
 
 
 def _rate(bytes_per_s: float | None) -> str:

@@ -11,7 +11,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -26,11 +25,11 @@ from harness.report import format as show
 from harness.report.board import heading
 from harness.report.html.solution import section
 from harness.report.html.svg import inline
-from harness.report.html.tables import Table, boards, differences_table
+from harness.report.html.tables import boards, differences_table
 from harness.report.points import points_of
 from harness.results.compare import RunDifferences
 from harness.results.latest import recency
-from harness.results.scoring import EAGER, LikeGroup, entries_of, scored
+from harness.results.scoring import EAGER, LikeGroup, by_group, entries_of, scored
 
 TEMPLATES = "templates"
 
@@ -72,8 +71,7 @@ def render(
     """
     anchors = {id(item.record): f"s{number}" for number, item in enumerate(items)}
     records = [item.record for item in items]
-    links = _links(items, anchors, baseline)
-    groups = _groups(records, baseline)
+    links = _links(records, anchors, baseline)
     environment = Environment(
         loader=PackageLoader("harness.report.html", TEMPLATES),
         autoescape=True,
@@ -84,7 +82,7 @@ def render(
     style, script = (_asset(environment, name) for name in ("style.css.j2", "page.js.j2"))
     others: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for item in items:
-        others[item.record.problem, item.record.solution].append((anchors[id(item.record)], item.run))
+        others[item.record.identity[:2]].append((anchors[id(item.record)], item.run))
     counted = Counter(record.status for record in records)
     return environment.get_template("page.html.j2").render(
         title=show.line(title, 200),
@@ -101,25 +99,22 @@ def render(
                 "tables": boards(group, own, links, number, authors),
                 "figures": _figures(group, own, baseline, anchors, number) if with_figures else [],
             }
-            for number, (group, own) in enumerate(groups.items())
+            for number, (group, own) in enumerate(by_group(records, baseline).items())
         ],
         changes=_changes(changes, items, anchors),
         sections=(
             section(
                 item.record,
-                anchor=anchors[id(item.record)],
+                anchor=anchor,
                 run=item.run,
                 source=item.source,
                 log=item.log,
                 feedback=item.feedback,
                 author=(authors or {}).get(item.record.author),
-                others=[
-                    held
-                    for held in others[item.record.problem, item.record.solution]
-                    if held[0] != anchors[id(item.record)]
-                ],
+                others=[other for other in others[item.record.identity[:2]] if other[0] != anchor],
             )
             for item in items
+            for anchor in [anchors[id(item.record)]]
         ),
     )
 
@@ -140,25 +135,12 @@ def _policy(script: str) -> str:
     )
 
 
-def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Record]]:
-    """Group comparable records, in the order of the leaderboard."""
-    held: dict[LikeGroup, list[Record]] = defaultdict(list)
-    for record in records:
-        held[scored(record, baseline).group].append(record)
-    return dict(sorted(held.items()))
-
-
-def _links(items: Sequence[Item], anchors: Mapping[int, str], baseline: str) -> dict[tuple[object, ...], str]:
+def _links(records: Sequence[Record], anchors: Mapping[int, str], baseline: str) -> dict[tuple[object, ...], str]:
     """Return (group, problem, author, solution) -> anchor of the latest record."""
-    latest: dict[tuple[object, ...], tuple[datetime, str]] = {}
-    for item in items:
-        record = item.record
-        group = scored(record, baseline).group
-        key = (group, record.problem, record.author, record.solution)
-        when = recency(record)
-        if key not in latest or latest[key][0] <= when:
-            latest[key] = (when, anchors[id(record)])
-    return {key: anchor for key, (_, anchor) in latest.items()}
+    return {
+        (scored(record, baseline).group, record.problem, record.author, record.solution): anchors[id(record)]
+        for record in sorted(records, key=recency)
+    }
 
 
 def _figures(
@@ -181,12 +163,12 @@ def _changes(changes: Changes | None, items: Sequence[Item], anchors: Mapping[in
         return None
     links: dict[tuple[str, str], str] = {}
     for item in items:
-        if item.run == changes.after or (item.record.problem, item.record.solution) not in links:
-            links[item.record.problem, item.record.solution] = anchors[id(item.record)]
-    table: Table = differences_table(changes.found, links)
+        name = item.record.identity[:2]
+        if item.run == changes.after or name not in links:
+            links[name] = anchors[id(item.record)]
     return {
         "before": show.line(changes.before, 120),
         "after": show.line(changes.after, 120),
         "closing": report_differences.closing(changes.found),
-        "table": table,
+        "table": differences_table(changes.found, links),
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.catalog.authors import Author
 from harness.core.record import Record
@@ -16,6 +17,7 @@ from harness.report import format as show
 from harness.report.board import Cell as Shown
 from harness.report.board import columns
 from harness.results.compare import RunDifferences, SolutionDifference
+from harness.results.evidence import mapping, number
 from harness.results.scoring import By, LeaderboardRow, LikeGroup, leaderboard
 
 
@@ -52,6 +54,9 @@ KEYS: Mapping[str, Callable[[LeaderboardRow], float | None]] = {
     "solutions passed": lambda row: row.passed,
 }
 """Column -> number that it sorts by."""
+
+NUMERIC = ("later over earlier", "speedup before", "after")
+"""Columns of a comparison that sort by number."""
 
 TITLES = {By.author: "Authors", By.problem: "Problems", By.solution: "Solutions"}
 
@@ -99,31 +104,30 @@ def _row(row: LeaderboardRow, shown: Mapping[str, Shown], links: Mapping[tuple[o
 
 def differences_table(found: RunDifferences, links: Mapping[tuple[str, str], str]) -> Table:
     """Return the comparison of two runs, with links to the later records."""
-    numeric = ("later over earlier", "speedup before", "after")
     return Table(
         id="changes",
         title="What changed",
-        columns=[(name, name in numeric) for name in report_differences.COLUMNS],
+        columns=[(name, name in NUMERIC) for name in report_differences.COLUMNS],
         rows=[_change(row, links) for row in found.rows],
     )
 
 
 def _change(row: SolutionDifference, links: Mapping[tuple[str, str], str]) -> list[Cell]:
-    keys = {3: row.ratio, 4: row.before_speedup, 5: row.after_speedup}
-    tones = {"green": "passed", "red": "failed"}
+    keys = dict(zip(NUMERIC, (row.ratio, row.before_speedup, row.after_speedup), strict=True))
+    tone = {"green": "passed", "red": "failed"}.get(report_differences.STYLES.get(row.outcome, ""), "")
     link = links.get((row.problem, row.later_solution), "")
     return [
         Cell(
             text=text,
-            key="" if (value := keys.get(place)) is None else repr(value),
-            link=link if place == 1 else "",
-            tone=tones.get(report_differences.STYLES.get(row.outcome, ""), "") if place == 2 else "",
+            key="" if (value := keys.get(name)) is None else repr(value),
+            link=link if name == "solution" else "",
+            tone=tone if name == "outcome" else "",
         )
-        for place, text in enumerate(report_differences.cells(row))
+        for name, text in zip(report_differences.COLUMNS, report_differences.cells(row), strict=True)
     ]
 
 
-def kernel_table(kernels: Sequence[Mapping[str, object]]) -> Table:
+def kernel_table(kernels: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of compiled kernels with all values that the compiler reported."""
     names = list(dict.fromkeys(name for row in kernels for name in row if name != "symbol"))
     return Table(
@@ -134,23 +138,23 @@ def kernel_table(kernels: Sequence[Mapping[str, object]]) -> Table:
     )
 
 
-CENSUS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
+CENSUS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "kernel": lambda row: show.line(row.get("name") or show.ABSENT, 160),
     "owner": lambda row: _whose(row),
     "launches": lambda row: show.value("calls", row.get("calls")),
     "time": lambda row: show.value("total_s", row.get("total_s")),
-    "share": lambda row: _share(row.get("share")),
+    "share": lambda row: show.share(number(row, "share")),
     "grid": lambda row: _extent(row.get("grid")),
     "block": lambda row: _extent(row.get("block")),
     "registers": lambda row: show.value("registers", row.get("registers")),
     "shared memory": lambda row: _sum_of(row, "static_shared_bytes", "dynamic_shared_bytes"),
-    "occupancy": lambda row: _share(_occupancy(row).get("share")),
-    "limited by": lambda row: show.value("limiter", _occupancy(row).get("limiter")),
+    "occupancy": lambda row: show.share(number(mapping(row, "occupancy"), "share")),
+    "limited by": lambda row: show.value("limiter", mapping(row, "occupancy").get("limiter")),
 }
 """Columns of the kernel census, each from a row of `evidence.census.kernels`."""
 
 
-def census_table(kernels: Sequence[Mapping[str, object]]) -> Table:
+def census_table(kernels: Sequence[Mapping[str, Any]]) -> Table:
     """Return the kernels of one call, slowest first, without empty columns."""
     cells = [[(name, text(row)) for name, text in CENSUS.items()] for row in kernels]
     said = {name for row in cells for name, text in row if text != show.ABSENT}
@@ -162,15 +166,10 @@ def census_table(kernels: Sequence[Mapping[str, object]]) -> Table:
     )
 
 
-def _whose(row: Mapping[str, object]) -> str:
+def _whose(row: Mapping[str, Any]) -> str:
     if row.get("kind") in ("copy", "fill"):
         return show.line(row["kind"])
-    owner = row.get("owner")
-    return show.line(row.get("library") or owner or "unknown", 40)
-
-
-def _share(held: object) -> str:
-    return show.share(held) if isinstance(held, int | float) and not isinstance(held, bool) else show.ABSENT
+    return show.line(row.get("library") or row.get("owner") or "unknown", 40)
 
 
 def _extent(held: object) -> str:
@@ -181,11 +180,6 @@ def _extent(held: object) -> str:
     return " x ".join(str(item) for item in kept)
 
 
-def _sum_of(row: Mapping[str, object], *names: str) -> str:
+def _sum_of(row: Mapping[str, Any], *names: str) -> str:
     held = [value for name in names if isinstance(value := row.get(name), int)]
     return show.size(sum(held)) if held else show.ABSENT
-
-
-def _occupancy(row: Mapping[str, object]) -> Mapping[str, object]:
-    held = row.get("occupancy")
-    return held if isinstance(held, Mapping) else {}

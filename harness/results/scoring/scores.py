@@ -214,6 +214,14 @@ def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
     )
 
 
+def by_group(records: Iterable[Record], baseline: str = EAGER) -> dict[LikeGroup, list[Record]]:
+    """Group comparable records, in the order of the leaderboard."""
+    groups: dict[LikeGroup, list[Record]] = defaultdict(list)
+    for record in records:
+        groups[scored(record, baseline).group].append(record)
+    return dict(sorted(groups.items()))
+
+
 def noise_floor_of(record: Record) -> float | None:
     """Return the measured noise floor of a record, a difference of logs."""
     return positive(mapping(record.timing, "noise_floor").get("log_width"))
