@@ -14,21 +14,15 @@ import typer
 
 from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import UNABLE, Json, fail, opened, option, print_json, put, say
-from harness.cli.results import find, known_authors, log_of, recorded_baseline, source_roots
+from harness.cli.results import Baseline, Runs, find, known_authors, log_of, recorded_baseline, source_roots
 from harness.report import figures
 from harness.report.feedback import feedback
 from harness.report.html import Item, render
 from harness.report.html.page import Changes
-from harness.report.points import points_of
 from harness.results.compare import compare_runs
 from harness.results.reader import StoreError, timestamp
 from harness.results.scoring import EAGER, LikeGroup, by_group, entries_of
 from harness.results.writer import write_whole
-
-Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
-Baseline = Annotated[
-    str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
-]
 
 
 def report_command(
@@ -136,7 +130,7 @@ def plot_command(
     written = []
     for group, own in by_group(records, baseline).items():
         entries = entries_of(own, baseline=baseline)
-        for drawing in figures.drawings(group, entries, points_of(own, baseline=baseline)):
+        for drawing in figures.drawings(group, entries, figures.points_of(own, baseline=baseline)):
             path = out / f"{drawing.name}-{_file_name(group)}.{form.value}"
             try:
                 data = figures.drawn(drawing, form.value, dpi=dpi)

@@ -35,10 +35,16 @@ from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback as feedback_text
 from harness.results.frame import MissingParquet, parquet_of, runs_in
+from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.merge import merge
 from harness.results.reader import StoreError
-from harness.results.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
+from harness.results.scoring import EAGER, Selection, baselines_of
 from harness.results.writer import RunStore, write_whole
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
+Baseline = Annotated[
+    str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
+]
 
 
 def show_command(
@@ -157,7 +163,7 @@ def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
 
 
 def leaderboard_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")],
+    runs: Runs,
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Write the rows to this CSV file; - is standard output.")
     ] = None,
@@ -167,9 +173,7 @@ def leaderboard_command(
     ] = None,
     by: Annotated[By, typer.Option("--by", help="One row for each author, problem or solution.")] = By.author,
     metric: Annotated[Metric, typer.Option("--metric", help="Metric to rank by.")] = Metric.geomean,
-    baseline: Annotated[
-        str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
-    ] = EAGER,
+    baseline: Baseline = EAGER,
     samples: Annotated[
         Selection,
         typer.Option("--samples", help="If an author has several samples for a problem: count the best or all."),
@@ -247,7 +251,7 @@ def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
 
 
 def merge_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")],
+    runs: Runs,
     into: Annotated[Path, typer.Option("--into", help="Folder of the new run.")],
     as_json: Json = False,
 ) -> None:

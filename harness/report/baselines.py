@@ -1,23 +1,7 @@
 """Write times of baselines as CSV: a row a problem, workload, baseline.
 
-Pure functions. Columns and their order are stable; later versions only add columns at the end. Seconds, bytes and flops
-are in base units; absent values are empty.
-
-    problem, name, workload, precision      the problem and its precision class
-    baseline, outcome, reason               `measured`; `wrong` or `failed`, with the reason; `lost` without a result
-    device_s, device_mad_s, samples         device time of calls with a cold cache: median, median absolute deviation,
-                                            number of calls
-    eager_s                                 eager's median in the same rounds
-    over_eager, over_eager_low, ..._high    speedup over eager, 95 % confidence interval. For eager itself: the same
-                                            program measured twice, which shows the accuracy of a ratio near 1
-    latency_s, eager_latency_s              one call from an idle device, by the host's clock
-    compile_s, graphs                       first call (short if inductor's cache has the code); number of compiled
-                                            graphs, more than one if Python runs between them
-    held_to, matmul_tf32, cudnn_tf32        precision class that the values met; whether TF32 was allowed
-    rounds, stopped_by                      rounds of bursts, and the rule that ended them
-    sol_time_s, bound, sol_fraction         speed of light, what bounds it, the share of it that device_s reaches
-    peaks_source                            `measured` or `datasheet`: source of the peak rates
-    measured_at, problem_digest             time (UTC); digest of the problem's source and declarations
+Pure functions. The guide on commands describes the columns, which are stable: later versions only add some at the end.
+Seconds, bytes and flops are in base units; absent values are empty.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from harness.core.choices import DeviceKind
 from harness.core.status import Status
 from harness.report import format as show
 from harness.report.table import Fitting, escape_markdown, markdown_table, table_of
-from harness.results.scoring import DECLARED, By, LeaderboardRow, LikeGroup
+from harness.results.leaderboard import By, LeaderboardRow
+from harness.results.scoring import DECLARED, LikeGroup
 
 MAX_ROWS = 200
 """Most rows of one group on the terminal; CSV and JSON have all rows."""

@@ -15,8 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.core.record import Record
 from harness.report import format as show
-from harness.results.scoring import LikeGroup, ScoredRecord, Selection, select
+from harness.results.evidence import mapping, positive
+from harness.results.latest import recency
+from harness.results.scoring import EAGER, LikeGroup, ScoredRecord, Selection, scored, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,6 +70,38 @@ class Point:
     intensity: float
     fraction: float
     link: str = ""
+
+
+def points_of(
+    records: Sequence[Record], *, baseline: str = EAGER, links: Mapping[int, str] | None = None
+) -> list[Point]:
+    """Return a point for each timed solution with a speed of light.
+
+    Of several records of one solution the latest counts. `links` maps `id()` of a record to the link of its point.
+    """
+    points = []
+    latest: dict[tuple[str, ...], Record] = {}
+    for record in records:
+        key = (*record.identity, record.author, str(record.environment.get("gpu")))
+        if key not in latest or recency(latest[key]) <= recency(record):
+            latest[key] = record
+    for record in latest.values():
+        light = mapping(record.timing, "speed_of_light")
+        fraction, memory_s = positive(light.get("fraction")), positive(light.get("memory_s"))
+        bound = light.get("bound")
+        if record.speedup is None or fraction is None or memory_s is None or bound not in MARKS:
+            continue
+        compute_s = positive(light.get("compute_s")) or 0.0
+        points.append(
+            Point(
+                entry=scored(record, baseline),
+                bound=str(bound),
+                intensity=compute_s / memory_s,
+                fraction=fraction,
+                link=(links or {}).get(id(record), ""),
+            )
+        )
+    return points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from harness.core.stats import SAME_AT_MOST, SpeedupEstimate, interval_of_logs, 
 from harness.core.status import VERDICT_FREE, Status
 from harness.results.evidence import mapping, positive
 from harness.results.reader import Identity
-from harness.results.scoring import noise_floor_of, scored
+from harness.results.scoring import DECLARED, noise_floor_of, scored
 
 TOLERANCE = 0.02
 """Default limit for a regression: the share by which a call may take longer than before."""
@@ -81,24 +81,13 @@ class SolutionDifference:
     """One solution (or pair of solutions) compared.
 
     Attributes:
-        problem: The problem's id.
-        solution: The earlier solution.
-        later_solution: The later solution; the same one in a comparison of runs.
-        outcome: The result.
         regressed: Whether it is a regression.
-        before: The earlier status; None if there is no earlier record.
-        after: The later status; None if there is no later record.
-        ratio: How many times faster the later solution is; above 1 means faster.
-        low: Lower end of the ratio's 95 % interval.
-        high: Upper end of the ratio's 95 % interval.
+        ratio: How many times faster the later solution is; above 1 means faster. `low`, `high`: its 95 % interval.
         basis: What the ratio compares: `speedup` or `time`.
         floor: The applied noise floor, a difference of logs.
-        before_speedup: The earlier speedup over eager.
-        after_speedup: The later speedup over eager.
-        before_same_within: Share within which the earlier speedup is 1, if its noise floor says so.
-        after_same_within: Share within which the later speedup is 1, if its noise floor says so.
-        before_s: The earlier time per call in seconds.
-        after_s: The later time per call in seconds.
+        before_speedup, after_speedup: Speedups over eager.
+        before_same_within, after_same_within: Share within which a speedup is 1, if its noise floor says so.
+        before_s, after_s: Times per call in seconds.
         unlike: Conditions that differ, as `name: before, after`.
         unknown: Conditions that neither record states.
         reason: The later record's reason.
@@ -132,13 +121,7 @@ class SolutionDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifferences:
-    """Two runs compared.
-
-    Attributes:
-        rows: One difference per solution.
-        tolerance: The accepted regression, a share of the earlier time.
-        forced: Whether records under different conditions were compared, too.
-    """
+    """Two runs compared: one row per solution. `forced`: records under different conditions were compared, too."""
 
     rows: tuple[SolutionDifference, ...]
     tolerance: float
@@ -323,21 +306,18 @@ def unlikeness(before: Record, after: Record) -> tuple[str, ...]:
 
 def conditions(record: Record) -> dict[str, str]:
     """Return the conditions that two records must share to be compared."""
-    where = record.environment
-    gpu = record.device is DeviceKind.CUDA
-    held = {
+    gpu, where = record.device is DeviceKind.CUDA, record.environment
+    values = {
         "problem": record.problem,
         "device": record.device.value,
         "processor": where.get("gpu" if gpu else "cpu"),
-        "driver": where.get("driver"),
+        **({"driver": where.get("driver")} if gpu else {}),
         "torch": where.get("torch"),
         "workload": record.workload,
-        "precision": record.evidence.get("precision_override") or "declared",
+        "precision": record.evidence.get("precision_override") or DECLARED,
         "problem text": record.problem_digest[:12],
     }
-    if not gpu:
-        del held["driver"]
-    return {name: str(value) if value else UNKNOWN for name, value in held.items()}
+    return {name: str(value or UNKNOWN) for name, value in values.items()}
 
 
 def estimate_of(record: Record) -> SpeedupEstimate | None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from harness.core.record import Record
 from harness.results.evidence import mapping, positive
 from harness.results.latest import finished
+from harness.results.leaderboard import COLUMNS, LeaderboardRow
 from harness.results.reader import StoreError, find_runs
-from harness.results.scoring import COLUMNS, EAGER, LeaderboardRow, scored
+from harness.results.scoring import EAGER, scored
 from harness.results.writer import RunStore
 
 if TYPE_CHECKING:

@@ -1,25 +1,14 @@
 """Gates of a submission: read rules from YAML and apply them to records.
 
-The file; every key is optional:
-
-    format: 1
-    require_passed: true            # the status must be passed (default true)
-    minimum_speedup:                # no default
-      baseline: eager               # or compile, max-autotune, ...: measured too, on a GPU
-      speedup: 1.0                  # required lower end of the 95 % interval
-    no_regression:                  # no default
-      tolerance: 0.02               # share by which a changed solution may be slower than its record at the base
-    refused_labels: [unexplained_time, coerced_device]
-
-Speed rules do not apply on the host device, which times plain C++ and torch on a CPU. But a solution that passed at the
-base and does not pass now is a regression there, too.
+The guide on CI shows a file; every key is optional. Speed rules do not apply on the host device, which times plain C++
+and torch on a CPU. But a solution that passed at the base and does not pass now is a regression there, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import yaml
@@ -72,20 +61,14 @@ class Gates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """Result of one rule for one record.
-
-    Attributes:
-        gate: Name of the rule.
-        outcome: `passed`, `failed` or `not_applied`.
-        detail: The reason, in one line.
-    """
+    """Result of one rule for one record: `passed`, `failed` or `not_applied`, and why."""
 
     gate: str
     outcome: str
     detail: str
 
     def to_json(self) -> dict[str, Any]:
-        return {"gate": self.gate, "outcome": self.outcome, "detail": self.detail}
+        return asdict(self)
 
 
 def read_gates(text: str, name: str) -> Gates:

@@ -14,8 +14,7 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.report import format as show
 from harness.report.feedback.log import log_end
-from harness.report.feedback.reports import reports, stood_in
-from harness.report.feedback.source import quoted
+from harness.report.feedback.reports import quoted, reports, stood_in
 from harness.results import evidence as read
 
 Section = tuple[str, Sequence[str]]
@@ -69,10 +68,12 @@ BY_PATTERN = {
 """Words in the pattern of the wrong values -> advice; the first entry that fits counts."""
 
 BY_STATUS = {
-    Status.memory_error: "Compare the index with the size before the access, with < and not <=, also in the last block.",
+    Status.memory_error: "Compare the index with the size before the access, with < and not <=, also in the last "
+    "block.",
     Status.uninitialised_read: "Write all memory before it is read: allocate with zeros, or let every thread write its "
     "part.",
-    Status.data_race: "Put a barrier (__syncthreads()) between the two accesses, or let only one thread use the memory.",
+    Status.data_race: "Put a barrier (__syncthreads()) between the two accesses, or let only one thread use the "
+    "memory.",
     Status.barrier_error: "Make every thread of the block reach the barrier: no return or branch may skip it.",
 }
 

@@ -26,7 +26,6 @@ from harness.report.board import heading
 from harness.report.html.solution import section
 from harness.report.html.svg import inline
 from harness.report.html.tables import boards, differences_table
-from harness.report.points import points_of
 from harness.results.compare import RunDifferences
 from harness.results.latest import recency
 from harness.results.scoring import EAGER, LikeGroup, by_group, entries_of, scored
@@ -147,7 +146,7 @@ def _figures(
     group: LikeGroup, records: Sequence[Record], baseline: str, anchors: Mapping[int, str], number: int
 ) -> list[dict[str, Any]]:
     entries = entries_of(records, baseline=baseline)
-    points = points_of(records, baseline=baseline, links={key: f"#{anchor}" for key, anchor in anchors.items()})
+    points = figures.points_of(records, baseline=baseline, links={key: f"#{anchor}" for key, anchor in anchors.items()})
     return [
         {
             "name": drawing.name,

@@ -18,7 +18,8 @@ from harness.report.board import Cell as Shown
 from harness.report.board import columns
 from harness.results.compare import RunDifferences, SolutionDifference
 from harness.results.evidence import mapping, number
-from harness.results.scoring import By, LeaderboardRow, LikeGroup, leaderboard
+from harness.results.leaderboard import By, LeaderboardRow, leaderboard
+from harness.results.scoring import LikeGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

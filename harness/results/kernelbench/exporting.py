@@ -35,12 +35,7 @@ _ID = re.compile(r"level(\d+)/(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Result of `export_run`.
-
-    Attributes:
-        files: The files written.
-        notes: Facts that the files can't express.
-    """
+    """The files that `export_run` wrote, and notes on facts that they can't express."""
 
     files: tuple[Path, ...]
     notes: tuple[str, ...]

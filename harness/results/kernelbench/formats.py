@@ -42,9 +42,6 @@ class KernelBenchSample:
     """One sample as KernelBench recorded it.
 
     Attributes:
-        problem: Problem number.
-        sample: Sample number.
-        compiled: Whether it compiled.
         correct: Whether it was correct by KernelBench's rule.
         runtime_ms: Mean time in milliseconds; None if it was not timed (-1 in the file).
         stats: KernelBench's `runtime_stats`.
@@ -64,12 +61,9 @@ class KernelBenchSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelBenchBaseline:
-    """The reference's time for one problem.
+    """The reference's time for one problem; `name` is the problem's file.
 
-    Attributes:
-        name: File name of the problem.
-        mean_ms: Mean time in milliseconds; None if it could not be timed (null in the file).
-        stats: All statistics of the entry.
+    `mean_ms` is None if it could not be timed (null in the file).
     """
 
     name: str

@@ -1,6 +1,6 @@
 """KernelBench's metrics: fast_p, geometric mean over correct samples, pass@k.
 
-The formulas are in `harness.results.scoring.scores`, with their sources. Two differences from the public scripts avoid
+The formulas are in `harness.results.scoring`, with their sources. Two differences from the public scripts avoid
 their errors: a sample that is incorrect or untimed can't turn a mean into NaN, and times are paired by problem number
 instead of by position in two files.
 """
@@ -19,14 +19,9 @@ from harness.results.scoring import THRESHOLDS, fast_p, geometric_mean, pass_at_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """KernelBench's metrics.
+    """KernelBench's metrics over `problems`, the denominator of every share.
 
-    Attributes:
-        problems: Number of problems; the denominator of every share.
-        compiled: Number of samples that compiled.
-        correct: Number of correct samples.
-        geomean: Geometric mean of the speedups of correct, timed samples; None if there are none.
-        fast_p: Share of problems solved with a speedup above p, by p; None if unknown.
+    `geomean` is the geometric mean of the speedups of correct, timed samples. A share of `fast_p` is None if unknown.
     """
 
     problems: int

@@ -15,7 +15,8 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.report import board, table
 from harness.report import csv as report_csv
-from harness.results.scoring import THRESHOLDS, By, leaderboard
+from harness.results.leaderboard import By, leaderboard
+from harness.results.scoring import THRESHOLDS
 
 
 def record(author: str, problem: str, speedup: float | None, **changes: Any) -> Record:

@@ -15,8 +15,9 @@ from harness.cli import main
 from harness.core.record import Record
 from harness.report.csv import COLUMNS
 from harness.results.frame import parquet_of
+from harness.results.leaderboard import By, leaderboard
 from harness.results.reader import StoreError, read_records
-from harness.results.scoring import By, entries_of, leaderboard
+from harness.results.scoring import entries_of
 from tests.support.paths import ROOT
 
 RUN = ROOT / "results" / "h200-examples"

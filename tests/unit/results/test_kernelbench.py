@@ -26,8 +26,9 @@ from harness.results.kernelbench import (
     read_eval_results,
 )
 from harness.results.kernelbench.importing import LABEL, OTHER_HARDWARE
+from harness.results.leaderboard import By, leaderboard
 from harness.results.reader import StoreUnavailable
-from harness.results.scoring import By, entries_of, leaderboard
+from harness.results.scoring import entries_of
 from harness.results.writer import RunStore
 
 GPU = "NVIDIA H100 80GB HBM3"

@@ -1,6 +1,6 @@
 """Leaderboard rows: ranks, ties, and rows without a rank.
 
-`harness.results.scoring.scores` says which records are compared.
+`harness.results.scoring` says which records are compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from harness.catalog.authors import Author
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.results.scoring.scores import (
+from harness.results.scoring import (
     EAGER,
     THRESHOLDS,
     Figures,
@@ -50,19 +50,8 @@ class By(StrEnum):
 class LeaderboardRow(Tally):
     """One row of a leaderboard: figures and counts, and what they are about.
 
-    Boards of authors and of problems end with one row per disqualified solution. `to_json` gives the CSV columns in
-    their stable order.
-
-    Attributes:
-        group: Conditions that all compared rows share.
-        rank: The rank; None if there is nothing to rank (not passed, not timed, disqualified).
-        author: The author; for a problem, that of its best solution.
-        problem: The problem's id.
-        solution: The solution; for a problem, its best one.
-        status: Status of the solution.
-        reason: Reason of the record, or of a disqualification.
-        display_name: The author's self-chosen name; only `author` identifies an author.
-        model: The model that the author states.
+    `author` and `solution` of a problem are those of its best solution. `rank` is None if there is nothing to rank (not
+    passed, not timed, disqualified). `to_json` gives the CSV columns in their stable order.
     """
 
     group: LikeGroup

@@ -12,10 +12,6 @@ fast_0, which is correctness, and for no other p. Of several records of one solu
 noise floor counts as 1. The mean speedup is the geometric mean over correct solutions (A. Ouyang et al., "KernelBench:
 Can LLMs Write Efficient GPU Kernels?", 2025, arXiv:2502.10517). pass@k is the unbiased estimator 1 - C(n-c, k) / C(n,
 k) of M. Chen et al., "Evaluating Large Language Models Trained on Code", 2021, arXiv:2107.03374, section 2.1.
-
-**Record keys.** For the baseline in `timing.baseline` (default eager): the record's `speedup`, with its interval in
-`timing.speedup.low` and `.high` (or `timing.speedup_interval`). For others: `timing.baselines.<name>` with `speedup`,
-`low`, `high`. Fraction of the speed of light: `timing.speed_of_light.fraction`.
 """
 
 from __future__ import annotations
@@ -90,13 +86,8 @@ def pass_at_k(samples: int, correct: int, k: int) -> float | None:
 class LikeGroup:
     """Conditions that results must share to be compared.
 
-    Attributes:
-        device: Device kind.
-        processor: Model of the GPU or CPU; `unknown` if the record names none.
-        workload: Workload.
-        baseline: Baseline of the speedups.
-        precision: `declared` if each problem uses its own class, else the class that the run requested.
-        driver: GPU driver; empty on the host device.
+    `processor` is `unknown` if the record names none. `precision` is `declared` if each problem uses its own class,
+    else the class that the run requested. `driver` is empty on the host device.
     """
 
     device: str
