@@ -23,9 +23,9 @@ def rows(held: Any, *path: str) -> list[Mapping[str, Any]]:
     return [row for row in inner if isinstance(row, Mapping)] if isinstance(inner, list | tuple) else []
 
 
-def number(held: Mapping[str, Any], key: str) -> float | None:
-    """Return a finite number, else None."""
-    return finite(held.get(key))
+def number(held: Any, *path: str) -> float | None:
+    """Return the finite number at `path`, else None."""
+    return finite(mapping(held, *path[:-1]).get(path[-1]))
 
 
 def finite(value: Any) -> float | None:
@@ -39,13 +39,13 @@ def positive(value: Any) -> float | None:
     return held if (held := finite(value)) is not None and held > 0.0 else None
 
 
-def whole(held: Mapping[str, Any], key: str) -> int | None:
-    """Return an integer, else None."""
-    value = held.get(key)
+def whole(held: Any, *path: str) -> int | None:
+    """Return the integer at `path`, else None."""
+    value = mapping(held, *path[:-1]).get(path[-1])
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def text(held: Mapping[str, Any], key: str) -> str:
-    """Return a text, else the empty text."""
-    value = held.get(key)
+def text(held: Any, *path: str) -> str:
+    """Return the text at `path`, else the empty text."""
+    value = mapping(held, *path[:-1]).get(path[-1])
     return value if isinstance(value, str) else ""

@@ -122,8 +122,7 @@ def _outputs(record: Record) -> list[Section]:
 
 
 def _is_wrong(held: Mapping[str, Any]) -> bool:
-    limits = read.mapping(held, "limits")
-    error, limit = read.number(held, "rms_error"), read.number(limits, "rms")
+    error, limit = read.number(held, "rms_error"), read.number(held, "limits", "rms")
     beyond = error is not None and limit is not None and error > limit
     return bool(read.whole(held, "wrong") or read.whole(held, "non_finite_mismatches") or beyond)
 
@@ -152,7 +151,7 @@ def _output(held: Mapping[str, Any]) -> list[str]:
 
 def _within(held: Mapping[str, Any]) -> bool:
     """Return whether only NaN and infinite values are wrong."""
-    error, limit = read.number(held, "max_error"), read.number(read.mapping(held, "limits"), "max")
+    error, limit = read.number(held, "max_error"), read.number(held, "limits", "max")
     return error is not None and limit is not None and error <= limit
 
 
@@ -169,8 +168,7 @@ def _values(place: Mapping[str, Any]) -> str:
 
 
 def _errors(held: Mapping[str, Any]) -> list[str]:
-    limits = read.mapping(held, "limits")
-    error, limit = read.number(held, "rms_error"), read.number(limits, "rms")
+    error, limit = read.number(held, "rms_error"), read.number(held, "limits", "rms")
     if error is None or limit is None:
         return []
     over = "all finite values" if read.whole(held, "non_finite_mismatches") else "all values"
@@ -180,14 +178,14 @@ def _errors(held: Mapping[str, Any]) -> list[str]:
     rest, wrong = read.number(held, "rest_rms_error"), read.whole(held, "wrong")
     if rest is not None and wrong and rest <= limit:
         lines.append("the other values are correct")
-    if note := read.text(limits, "note"):
+    if note := read.text(held, "limits", "note"):
         lines.append(f"note: {show.line(note, 200)}")
     return lines
 
 
 def _variants(record: Record) -> list[str]:
-    rows = {name: read.mapping(row) for name, row in sorted(read.mapping(record.evidence, "variants").items())}
-    counts = {name: (read.whole(row, "failed") or 0, read.whole(row, "calls") or 0) for name, row in rows.items()}
+    rows = sorted(read.mapping(record.evidence, "variants").items())
+    counts = {name: (read.whole(row, "failed") or 0, read.whole(row, "calls") or 0) for name, row in rows}
     failing = [name for name, (bad, _) in counts.items() if bad]
     if not failing or sum(calls for _, calls in counts.values()) < 2:
         return []

@@ -5,6 +5,7 @@ Pure functions. Names come from untrusted code and go through `format.line`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,14 +84,9 @@ def _shape(row: Mapping[str, Any]) -> str:
 
 
 def _product(extents: Any) -> int | None:
-    if not isinstance(extents, list | tuple) or not extents:
+    if not isinstance(extents, list | tuple) or any(type(extent) is not int for extent in extents):
         return None
-    total = 1
-    for extent in extents:
-        if not isinstance(extent, int) or isinstance(extent, bool):
-            return None
-        total *= extent
-    return total
+    return math.prod(extents) if extents else None
 
 
 def _whose(census: Mapping[str, Any]) -> list[str]:

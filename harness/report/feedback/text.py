@@ -15,7 +15,7 @@ from harness.core.status import Status
 from harness.report import format as show
 from harness.report.feedback import failed, passed
 from harness.report.feedback.reports import reports
-from harness.results.evidence import mapping, text
+from harness.results.evidence import text
 
 Section = tuple[str, Sequence[str]]
 """A heading and its lines."""
@@ -57,9 +57,8 @@ def _heading(record: Record) -> list[str]:
 
 def _small(record: Record) -> list[str]:
     """Return the result on the small workload, if it did not pass."""
-    held = mapping(record.evidence, "small_workload")
-    status = text(held, "status")
-    return [f"{show.line(status, 40)}: {show.line(text(held, 'reason'), 400)}"] if status not in ("", "passed") else []
+    status, reason = (text(record.evidence, "small_workload", name) for name in ("status", "reason"))
+    return [f"{show.line(status, 40)}: {show.line(reason, 400)}"] if status not in ("", "passed") else []
 
 
 LABELS = {

@@ -149,7 +149,7 @@ CENSUS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "block": lambda row: _extent(row.get("block")),
     "registers": lambda row: show.value("registers", row.get("registers")),
     "shared memory": lambda row: _sum_of(row, "static_shared_bytes", "dynamic_shared_bytes"),
-    "occupancy": lambda row: show.share(number(mapping(row, "occupancy"), "share")),
+    "occupancy": lambda row: show.share(number(row, "occupancy", "share")),
     "limited by": lambda row: show.value("limiter", mapping(row, "occupancy").get("limiter")),
 }
 """Columns of the kernel census, each from a row of `evidence.census.kernels`."""
