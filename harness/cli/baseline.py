@@ -165,10 +165,7 @@ def baseline_command(
 
 
 def _like_gpus(found: Environment) -> tuple[str, ...]:
-    """Return the UUIDs of all GPUs of the first GPU's model.
-
-    A file has the times of one model.
-    """
+    """Return the UUIDs of all GPUs of the first GPU's model (one model per file)."""
     visible = visible_gpus(found)
     return tuple(gpu.uuid for gpu in visible if gpu.name == visible[0].name)
 

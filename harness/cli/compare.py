@@ -1,7 +1,4 @@
-"""`harness compare`: compare two runs, or two solutions in one run.
-
-Trusted side. Runs are only read; solutions are evaluated as `harness eval` does.
-"""
+"""`harness compare`: compare two runs, or two solutions in one run."""
 
 from __future__ import annotations
 

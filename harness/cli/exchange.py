@@ -1,7 +1,4 @@
-"""`harness import kernelbench` and `harness export kernelbench`.
-
-Trusted side. Reads and writes results, evaluates nothing.
-"""
+"""`harness import kernelbench` and `harness export kernelbench`."""
 
 from __future__ import annotations
 

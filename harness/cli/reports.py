@@ -1,7 +1,4 @@
-"""`harness report` and `harness plot`: an HTML page, and its figures.
-
-Trusted side. Reads results and sources, evaluates nothing.
-"""
+"""`harness report` and `harness plot`: an HTML page, and its figures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`harness show`, `leaderboard` and `merge`: show, rank and merge results of runs.
-
-Trusted side. Reads results, evaluates nothing.
-"""
+"""`harness show`, `leaderboard` and `merge`: show, rank and merge results of runs."""
 
 from __future__ import annotations
 
@@ -114,10 +111,7 @@ def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequen
 
 
 def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -> list[Path]:
-    """Return the folders to search for sources.
-
-    These are the named ones, else `solutions` and the paths of the runs.
-    """
+    """Return the folders to search for sources: `solutions`, else those of the runs."""
     if solutions:
         for path in solutions:
             if not path.exists():
@@ -141,10 +135,7 @@ def log_of(store: RunStore, record: Record) -> str | None:
 
 
 def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
-    """Return the records of the one solution that `wanted` names.
-
-    `wanted` is its name, the end of its path, or a part of its path.
-    """
+    """Return the records of the solution with this name, end or part of its path."""
     labels = list(dict.fromkeys(item.solution for item in records))
     rules: Sequence[Callable[[str], bool]] = (
         lambda label: label in (wanted, f"{wanted}.py"),
@@ -235,7 +226,7 @@ def known_authors(stores: Iterable[RunStore]) -> dict[str, Author]:
 
 
 def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
-    """Return the recorded name of a baseline, which may be typed as for `eval --baseline`.
+    """Return the recorded name of a baseline, typed so or as for `eval --baseline`.
 
     Raises:
         StoreError: No record has a speedup over this baseline.

@@ -102,10 +102,7 @@ MAX_INTRODUCED = 10
 
 
 def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
-    """Return heading -> cell for a page that scrolls.
-
-    Columns of `SAID` are included only if a row has such a value.
-    """
+    """Return heading -> cell for a page that scrolls, with `SAID` if a row says it."""
     said = {name: _text(field) for name, field in SAID.items() if any(getattr(row, field) for row in rows)}
     held: dict[str, Cell] = {}
     for name, cell in CELLS[by].items():

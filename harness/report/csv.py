@@ -17,10 +17,7 @@ from harness.results.leaderboard import COLUMNS, LeaderboardRow
 
 
 def leaderboard(rows: Sequence[LeaderboardRow]) -> str:
-    """Format rows as CSV text with a header line.
-
-    Quoting follows RFC 4180; lines end with a line feed.
-    """
+    """Format rows as CSV text (RFC 4180, with line feeds) with a header line."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -1,7 +1,4 @@
-"""Render a comparison of runs or solutions: terminal table or Markdown.
-
-Pure functions. Texts come from submissions and go through `report.format`.
-"""
+"""Render a comparison of runs or solutions: terminal table or Markdown."""
 
 from __future__ import annotations
 

@@ -41,10 +41,7 @@ def line(text: object, limit: int = 300) -> str:
 
 
 def block(text: str, limit: int = 200_000) -> str:
-    """Return `text` with its lines and tabs, and other hidden characters escaped.
-
-    In a text longer than `limit` characters, a note replaces the middle.
-    """
+    """Return `text` escaped, with its lines and tabs; cut the middle of a long one."""
     held = text.replace("\r\n", "\n")
     if len(held) > limit:
         half = limit // 2
@@ -189,10 +186,7 @@ def value(name: str, held: Any) -> str:
 
 @cache
 def explain(status: Status) -> str:
-    """Return the meaning of a status, with advice, as one line.
-
-    It is the docstring in `Status`.
-    """
+    """Return the meaning of a status, its docstring, as one line."""
     body = python_ast.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
     assert isinstance(body, ast.ClassDef)
     for item, following in zip(body.body, body.body[1:], strict=False):

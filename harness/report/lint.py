@@ -1,7 +1,4 @@
-"""Render findings of `harness problems lint` as text or Markdown.
-
-Pure functions.
-"""
+"""Render findings of `harness problems lint` as text or Markdown."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Render problems: a table of all, a page about one, JSON.
-
-Pure functions: values in, rich renderables or JSON values out.
-"""
+"""Render problems: a table of all, a page about one, JSON."""
 
 from __future__ import annotations
 

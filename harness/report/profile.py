@@ -1,7 +1,4 @@
-"""Render a profile: totals, kernels and hardware counters of both sides.
-
-Pure functions. Names of kernels come from untrusted code and go through `format.line`.
-"""
+"""Render a profile: totals, kernels and hardware counters of both sides."""
 
 from __future__ import annotations
 
@@ -200,10 +197,7 @@ def _compared(profile: Profile) -> list[str]:
 
 
 def _moved(side: ProfiledSide, least_bytes: int) -> list[str]:
-    """Compare the bytes moved by all launches with the least bytes.
-
-    All launches must have counters.
-    """
+    """Compare the bytes of all launches, if all have counters, with the least bytes."""
     held = [launch for launch in side.counters if launch.read_bytes is not None and launch.written_bytes is not None]
     if not least_bytes or not held or len(held) < side.census.get("launches", 0):
         return []

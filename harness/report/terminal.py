@@ -148,7 +148,7 @@ def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence
 
 
 def record_page(record: Record, log: str | None, author: Author | None = None) -> RenderableType:
-    """Render one record in full, with the text of its log and its author's description."""
+    """Render one record in full, with its log and its author's description."""
     style = style_of(record.status)
     where = "host (CUDA executed on the CPU; no GPU time)" if record.device is DeviceKind.HOST else "cuda"
     heading = Text.assemble((f"{mark_of(record.status)} {record.status.value}", f"bold {style}"), "  ")

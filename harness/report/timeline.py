@@ -28,10 +28,7 @@ _BAR = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceShare:
-    """Seconds of one device.
-
-    `handling_s` is communication between referee and runner; `idle_s` is the rest of `span_s`.
-    """
+    """Seconds of one device; `handling_s` is communication of referee and runner."""
 
     slot: str
     solutions: int
@@ -50,12 +47,7 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """Time of one solution on a device, or of a preparation in advance.
-
-    For a preparation, `solution` is None.
-
-    Times are in seconds since the first stay of the run.
-    """
+    """Time of a solution on a device, or of a preparation (`solution` is None)."""
 
     slot: str
     solution: str | None
@@ -66,10 +58,7 @@ class Stay:
 
 
 def stays(records: Iterable[Record]) -> list[Stay]:
-    """Return all stays by device and time.
-
-    Records without the evidence (failed builds, older versions) give none.
-    """
+    """Return all stays by device and time; older records and failed builds give none."""
     found = []
     for record in records:
         ran = mapping(record.evidence, "ran_on")

@@ -121,7 +121,7 @@ class SolutionDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifferences:
-    """Two runs compared: one row per solution. `forced`: records under different conditions were compared, too."""
+    """Two runs compared; if `forced`, also records under different conditions."""
 
     rows: tuple[SolutionDifference, ...]
     tolerance: float
@@ -139,10 +139,7 @@ class RunDifferences:
         return sum(1 for row in self.rows if row.outcome not in left_out)
 
     def counts(self) -> dict[Change, int]:
-        """Return the number of solutions per outcome, in the order of `Change`.
-
-        Outcomes without solutions are left out.
-        """
+        """Return the number of solutions per occurring outcome, in `Change`'s order."""
         counted = Counter(row.outcome for row in self.rows)
         return {outcome: counted[outcome] for outcome in Change if counted[outcome]}
 
@@ -296,10 +293,7 @@ def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Change:
 
 
 def unlikeness(before: Record, after: Record) -> tuple[str, ...]:
-    """Return the conditions in which two records differ, as `name: before, after`.
-
-    Speedups under different conditions can't be compared.
-    """
+    """Return the conditions in which two records differ, as `name: before, after`."""
     a, b = conditions(before), conditions(after)
     return tuple(f"{name}: {a[name]}, {b[name]}" for name in a if name in b and a[name] != b[name])
 
@@ -350,20 +344,14 @@ def solution_s(record: Record) -> float | None:
 
 
 def noise_floor(before: Record, after: Record, *, within_run: bool = False) -> float:
-    """Return the noise floor between two records, as a difference of logs.
-
-    It is the largest of the floors that the records measured and `REPEATABILITY` (`WITHIN_RUN` within one run).
-    """
+    """Return the largest of both noise floors and the known one (log difference)."""
     shortest_s = min(filter(None, map(solution_s, (before, after))), default=SHORT_S)
     known = WITHIN_RUN if within_run else REPEATABILITY["short" if shortest_s < SHORT_S else "long"]
     return max(known, noise_floor_of(before) or 0.0, noise_floor_of(after) or 0.0)
 
 
 def _speed(record: Record) -> SpeedupEstimate | None:
-    """Return calls per second, from the medians of the bursts.
-
-    Without recorded bursts there is no interval.
-    """
+    """Return calls per second by the medians of the bursts; without, no interval."""
     if bursts := _bursts(record, "solution"):
         return interval_of_logs([-math.log(float(np.median(burst))) for burst in bursts])
     time_s = solution_s(record)

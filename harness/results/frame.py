@@ -105,7 +105,7 @@ def load_records(
 
 
 def runs_in(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
-    """Return the runs that these folders are or hold, each once, and messages on paths without a run.
+    """Return the runs in these folders, each once, and messages on paths without one.
 
     Raises:
         StoreError: A path does not exist.

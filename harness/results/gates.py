@@ -120,8 +120,7 @@ def weigh(
 ) -> tuple[tuple[GateResult, ...], SolutionDifference | None]:
     """Apply every rule to one record.
 
-    `before` is the solution's record at the base. Returns one result per rule, and the difference to `before` if it is
-    given.
+    Returns one result per rule, and the difference to `before`, the solution's record at the base, if there is one.
     """
     results = []
     if gates.require_passed:

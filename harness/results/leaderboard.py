@@ -1,7 +1,4 @@
-"""Leaderboard rows: ranks, ties, and rows without a rank.
-
-`harness.results.scoring` says which records are compared.
-"""
+"""Leaderboard rows: ranks, ties, and rows without a rank."""
 
 from __future__ import annotations
 
@@ -208,10 +205,7 @@ def _value(row: LeaderboardRow, metric: Metric) -> float | None:
 
 
 def _ranked(rows: Sequence[LeaderboardRow], metric: Metric) -> list[LeaderboardRow]:
-    """Return rows by falling value with ranks.
-
-    Rows without a value come last, by name.
-    """
+    """Return rows by falling value with ranks; those without a value last, by name."""
     named = [(row, _value(row, metric)) for row in sorted(rows, key=lambda row: (row.author or "", row.solution or ""))]
     valued = sorted(((row, value) for row, value in named if value is not None), key=lambda pair: -pair[1])
     ranked: list[LeaderboardRow] = []

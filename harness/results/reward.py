@@ -42,10 +42,7 @@ NOT_RUN = frozenset(
 
 
 class SpeedShape(StrEnum):
-    """Maps a speedup s to a number from 0 to 1; each shape rises with s.
-
-    `limit` is the policy's `speed_limit`.
-    """
+    """Maps a speedup s to a number from 0 to 1, rising with s, up to `speed_limit`."""
 
     ratio = "ratio"
     """s / (1 + s): 0.5 at parity, never saturates. Ignores the limit."""

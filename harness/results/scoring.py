@@ -41,7 +41,7 @@ DECLARED = "declared"
 
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float | None:
-    """Return the share of results with a speedup strictly above `p` (arXiv:2502.10517).
+    """Return the share of results with a speedup strictly above `p`.
 
     None without results. An incorrect result has the speedup None.
     """
@@ -65,7 +65,7 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float | None:
-    """Return the chance that at least one of `k` samples drawn without replacement is correct.
+    """Return the chance that one of `k` samples is correct, drawn without replacement.
 
     The estimator is 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374, section 2.1). None if there are fewer than `k` samples.
 

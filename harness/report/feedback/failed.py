@@ -1,7 +1,4 @@
-"""Feedback on a failed solution: reason, source line, outputs, advice.
-
-Pure functions. The text gives two digits of an expected value, as the record's reason does.
-"""
+"""Feedback on a failed solution: reason, source line, outputs, advice."""
 
 from __future__ import annotations
 
@@ -156,10 +153,7 @@ def _within(held: Mapping[str, Any]) -> bool:
 
 
 def _values(place: Mapping[str, Any]) -> str:
-    """Format a value and two digits of the expected one.
-
-    Two digits show a sign, a factor or a zero.
-    """
+    """Format a value and two digits (sign, factor, zero) of the expected one."""
     got, expected = place.get("got"), place.get("expected")
     shown = f"got {got:.6g}" if isinstance(got, int | float) else f"got {show.line(got, 40)}"
     if isinstance(expected, bool) or not isinstance(expected, int | float):

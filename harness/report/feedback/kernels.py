@@ -1,7 +1,4 @@
-"""Describe which kernels use a call's device time, from the census.
-
-Pure functions. Names come from untrusted code and go through `format.line`.
-"""
+"""Describe which kernels use a call's device time, from the census."""
 
 from __future__ import annotations
 

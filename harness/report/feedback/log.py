@@ -39,10 +39,7 @@ def log_end(log: str, file_name: str) -> list[str]:
 
 
 def _blocks(log: str) -> Iterator[tuple[bool, list[str]]]:
-    """Split a log into headings, tracebacks and other text, without empty lines.
-
-    Each part comes with whether it is a heading.
-    """
+    """Split a log into headings (True), tracebacks and other text (False)."""
     held: list[str] = []
     for line in log.rstrip().split("\n"):
         heading = _SECTION.fullmatch(line) is not None

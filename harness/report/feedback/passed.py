@@ -1,7 +1,4 @@
-"""Feedback on a passed solution: speedup, limits, kernels, suggestions.
-
-Pure functions.
-"""
+"""Feedback on a passed solution: speedup, limits, kernels, suggestions."""
 
 from __future__ import annotations
 
@@ -180,15 +177,12 @@ def _limit(record: Record) -> list[str]:
 
 
 def _beyond(record: Record) -> bool:
-    """Return whether the solution is evidently faster than the speed of light, which then is no bound."""
+    """Return whether the speed of light evidently does not bound the solution."""
     return (read.number(record.timing, "speed_of_light", "fraction") or 0.0) >= BEYOND
 
 
 def _reached(record: Record) -> float | None:
-    """Return the share of the limit that the solution reaches, or None.
-
-    If it goes beyond the compute limit, the memory limit alone counts.
-    """
+    """Return the reached share of the limit; if beyond compute's, of the memory limit."""
     light = read.mapping(record.timing, "speed_of_light")
     fraction = read.number(light, "fraction")
     if fraction is None or not _beyond(record):

@@ -1,8 +1,6 @@
-"""Format findings: data races, bad accesses, barrier errors.
+"""Format findings of the host device and of compute-sanitizer.
 
-They come from the host device and from compute-sanitizer.
-
-Pure functions. Findings are claims of a contestant's process, so every field is read defensively.
+Findings are claims of a contestant's process, so every field is read defensively.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Section = tuple[str, Sequence[str]]
 
 
 def feedback(record: Record, *, source: str | None = None, log: str | None = None) -> str:
-    """Write the feedback for the author of a solution: plain text, ends with a line feed.
+    """Write the feedback for the author of a solution: text with a final line feed.
 
     Args:
         record: The record of the solution.

@@ -1,7 +1,4 @@
-"""Prepare a solution's section: verdict, times, kernels, evidence, log.
-
-Pure functions. The template escapes the values.
-"""
+"""Prepare a solution's section: verdict, times, kernels, evidence, log."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ def section(
     others: Sequence[tuple[str, str]],
     author: Author | None = None,
 ) -> dict[str, Any]:
-    """Return the values that the template shows of one record.
-
-    `others` holds (anchor, run name) of the solution's other records.
-    """
+    """Return what the template shows of a record; `others`: (anchor, run) of others."""
     return {
         "anchor": anchor,
         "name": show.line(record.solution, 200),

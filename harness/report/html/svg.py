@@ -1,7 +1,4 @@
-"""Adapt matplotlib's SVG for an HTML page, and draw the samples of one solution.
-
-Pure functions: bytes and numbers in, markup out.
-"""
+"""Adapt matplotlib's SVG for an HTML page, and draw the samples of one solution."""
 
 from __future__ import annotations
 

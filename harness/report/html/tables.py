@@ -1,7 +1,4 @@
-"""Prepare tables of the page: columns, cells, sort keys, links.
-
-Pure functions. `report.format` formats texts; the template escapes them.
-"""
+"""Prepare tables of the page: columns, cells, sort keys, links."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ from harness.results.scoring import LikeGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One cell: `key` is its sort number, `link` an anchor of the page.
-
-    Both may be empty; an empty key sorts last.
-    """
+    """One cell: `key` is its sort number (empty: last), `link` an anchor of the page."""
 
     text: str
     key: str = ""

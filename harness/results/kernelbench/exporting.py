@@ -150,10 +150,7 @@ def _number(record: Record) -> int:
 
 
 def _numbered(records: Sequence[Record]) -> list[tuple[Record, int]]:
-    """Return records with sample numbers.
-
-    A missing or duplicate one becomes the lowest free.
-    """
+    """Return records with sample numbers; the lowest free for missing and repeated."""
     by_problem: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         by_problem[record.problem].append(record)
@@ -224,10 +221,7 @@ _LONGEST_S = 1e9
 
 
 def _stats(record: Record, series: Any) -> dict[str, Any]:
-    """Return KernelBench's `runtime_stats` in milliseconds over all timed calls.
-
-    Without samples, return what is known.
-    """
+    """Return KernelBench's `runtime_stats` in milliseconds over all timed calls."""
     if not isinstance(series, Mapping):
         return {}
     bursts = series.get("samples_s")

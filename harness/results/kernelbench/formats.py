@@ -109,7 +109,7 @@ def baseline_name(path: Path) -> str:
 
 
 def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
-    """Read a `baseline_time_torch.json`: level -> problem number -> time of the reference.
+    """Read a `baseline_time_torch.json`: level -> problem number -> reference's time.
 
     Raises:
         KernelBenchError: The file can't be read.
@@ -147,10 +147,7 @@ def read_pass_at_k(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def finite(value: Any) -> Any:
-    """Return the JSON value with null for NaN and infinity.
-
-    KernelBench's files may contain them; this harness's may not.
-    """
+    """Return the JSON value with null for the NaN and infinity of these files."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -201,7 +198,7 @@ class _Twice(Exception):
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a JSON object; Python alone would silently keep the last value of a repeated key."""
+    """Build a JSON object; Python alone would keep the last value of a repeated key."""
     held: dict[str, Any] = {}
     for key, value in pairs:
         if key in held:

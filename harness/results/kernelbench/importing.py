@@ -43,7 +43,7 @@ _HARNESS_STATUS = "harness_status"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The new run, its metrics over sample 0, pass@k (from its file, else computed), and notes."""
+    """The new run, metrics over sample 0, pass@k (of its file, else computed), notes."""
 
     folder: Path
     records: tuple[Record, ...]
@@ -284,10 +284,7 @@ def _ks(path: Path | None) -> tuple[int, ...]:
 
 
 def _disagreements(path: Path | None, given: Mapping[str, Any], computed: Mapping[str, Any]) -> Sequence[str]:
-    """Return a note if the pass@k file does not follow from the results.
-
-    Then it was made before some of them.
-    """
+    """Return a note if the pass@k file was made before some of the results."""
     differ = [
         name
         for name, value in computed["averages"].items()
