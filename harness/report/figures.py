@@ -79,12 +79,12 @@ def points_of(
 
     Of several records of one solution the latest counts. `links` maps `id()` of a record to the link of its point.
     """
-    points = []
     latest: dict[tuple[str, ...], Record] = {}
     for record in records:
         key = (*record.identity, record.author, str(record.environment.get("gpu")))
         if key not in latest or recency(latest[key]) <= recency(record):
             latest[key] = record
+    points = []
     for record in latest.values():
         light = mapping(record.timing, "speed_of_light")
         fraction, memory_s = positive(light.get("fraction")), positive(light.get("memory_s"))
@@ -118,27 +118,27 @@ def drawings(group: LikeGroup, entries: Sequence[ScoredRecord], points: Sequence
     timed = [entry for entry in entries if entry.speedup is not None]
     colours = colours_of(entries)
     over = f"over {show.line(group.baseline, 40)}"
-    found = []
-    if timed:
-        caption = (
-            f"Speedups {over} of {len(timed)} timed solutions: histogram, and the solutions of each author. "
-            f"The vertical line is 1x; a short vertical bar marks the median of an author."
-        )
-        found.append(Drawing(name="speedups", caption=caption, draw=lambda: _speedups(timed, over, colours)))
-        caption = (
-            "fast_p: the share of an author's results that are correct and more than p times as fast, for every p. "
-            "At p = 0 it is the share of correct results, at p = 1 the share of faster ones."
-        )
-        best = select(entries, Selection.best)
-        found.append(Drawing(name="fast_p", caption=caption, draw=lambda: _fast_p(best, over, colours)))
-    if points:
-        caption = (
-            f"Roofline of {len(points)} solutions. Problems further right need more arithmetic per byte. The line is "
-            "the limit of the GPU; 1 is its peak rate for the problem's precision class. The distance of a point below "
-            "the line is the possible gain. The shape of a point shows what bounds the problem."
-        )
-        found.append(Drawing(name="roofline", caption=caption, draw=lambda: _roofline(points, colours)))
-    return found
+    best = select(entries, Selection.best)
+    speedups = Drawing(
+        name="speedups",
+        caption=f"Speedups {over} of {len(timed)} timed solutions: histogram, and the solutions of each author. "
+        "The vertical line is 1x; a short vertical bar marks the median of an author.",
+        draw=lambda: _speedups(timed, over, colours),
+    )
+    curves = Drawing(
+        name="fast_p",
+        caption="fast_p: the share of an author's results that are correct and more than p times as fast, for every p. "
+        "At p = 0 it is the share of correct results, at p = 1 the share of faster ones.",
+        draw=lambda: _fast_p(best, over, colours),
+    )
+    roofline = Drawing(
+        name="roofline",
+        caption=f"Roofline of {len(points)} solutions. Problems further right need more arithmetic per byte. The line "
+        "is the limit of the GPU; 1 is its peak rate for the problem's precision class. The distance of a point below "
+        "the line is the possible gain. The shape of a point shows what bounds the problem.",
+        draw=lambda: _roofline(points, colours),
+    )
+    return [*([speedups, curves] if timed else []), *([roofline] if points else [])]
 
 
 def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
