@@ -31,6 +31,7 @@ from harness.core.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback as feedback_text
+from harness.results.evidence import mapping
 from harness.results.frame import MissingParquet, parquet_of, runs_in
 from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.merge import merge
@@ -119,8 +120,7 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
         return list(solutions)
     roots = [Path("solutions")]
     for store in stores:
-        config = store.head.get("config")
-        paths = config.get("paths") if isinstance(config, dict) else None
+        paths = mapping(store.head, "config").get("paths")
         roots += [Path(item).expanduser() for item in paths or () if isinstance(item, str) and item not in ("", ".")]
     return list(dict.fromkeys(roots))
 

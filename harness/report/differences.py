@@ -26,20 +26,12 @@ STYLES = {
 }
 
 
-def word(outcome: Change) -> str:
-    """Return the words for an outcome."""
-    return WORDS.get(outcome, outcome.value)
-
-
 def ratio_of(row: SolutionDifference) -> str:
     """Format a ratio as `1.052x (1.044 to 1.060)`, near 1 with four digits."""
     if row.ratio is None:
         return show.ABSENT
-    significant = 4 if 0.5 < row.ratio < 2 else 3
-    shown = f"{show.digits(row.ratio, significant)}x"
-    if row.low is None or row.high is None:
-        return shown
-    return f"{shown} ({show.digits(row.low, significant)} to {show.digits(row.high, significant)})"
+    ratio, *ends = (show.digits(end, 4 if 0.5 < row.ratio < 2 else 3) for end in (row.ratio, row.low, row.high) if end)
+    return f"{ratio}x ({' to '.join(ends)})" if len(ends) == 2 else f"{ratio}x"
 
 
 def remark_of(row: SolutionDifference) -> str:
@@ -72,25 +64,20 @@ def _untimed(row: SolutionDifference) -> str:
     return f"correct, no time {lacking[0]}" if len(lacking) == 1 else "correct, not timed"
 
 
-def _speed(ratio: float | None, same: float | None) -> str:
-    return show.speedup(ratio) if same is None else "same"
-
-
 def cells(row: SolutionDifference) -> list[str]:
     """Return the texts of one row, in the order of `COLUMNS`."""
     name = show.line(row.solution, 100)
     if row.later_solution != row.solution:
         name = f"{name} → {show.line(row.later_solution, 100)}"
-    speeds = (
-        _speed(row.before_speedup, row.before_same_within),
-        _speed(row.after_speedup, row.after_same_within),
-    )
-    return [show.line(row.problem, 40), name, word(row.outcome), ratio_of(row), *speeds, remark_of(row)]
+    pairs = ((row.before_speedup, row.before_same_within), (row.after_speedup, row.after_same_within))
+    speeds = [show.speedup(ratio) if same is None else "same" for ratio, same in pairs]
+    outcome = WORDS.get(row.outcome, row.outcome.value)
+    return [show.line(row.problem, 40), name, outcome, ratio_of(row), *speeds, remark_of(row)]
 
 
 def closing(found: RunDifferences) -> str:
     """Return a closing line: the count of each outcome, and if something got worse."""
-    counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items())
+    counted = ", ".join(f"{number} {WORDS.get(outcome, outcome.value)}" for outcome, number in found.counts().items())
     if not found.compared:
         return f"{counted if found.rows else 'no results'}; nothing was compared."
     number = len(found.regressions)

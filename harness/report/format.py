@@ -109,6 +109,14 @@ def digits(number: float, significant: int = 3) -> str:
     return f"{number:.{max(0, significant - 1 - exponent)}f}"
 
 
+def extents(held: Any, between: str = "x") -> str:
+    """Format `[132, 8, 1]` as `132x8`, without trailing extents of 1."""
+    if not isinstance(held, list | tuple) or not held or not all(isinstance(item, int) for item in held):
+        return ABSENT
+    last = max((place for place, item in enumerate(held) if item != 1), default=0)
+    return between.join(str(item) for item in held[: last + 1])
+
+
 def speedup(ratio: float | None) -> str:
     """Format a speedup: `1.31x`, `0.0750x`, `129x`."""
     return ABSENT if ratio is None else f"{digits(ratio)}x"
@@ -169,9 +177,9 @@ def value(name: str, held: Any) -> str:
     if isinstance(held, bool):
         return "yes" if held else "no"
     if isinstance(held, (int, float)):
-        for suffix, shown in UNITS.items():
+        for suffix, in_unit in UNITS.items():
             if f"_{name}".endswith(suffix):
-                return shown(held)
+                return in_unit(held)
         return _plain(held)
     if isinstance(held, (list, tuple)):
         # There may be hundreds of samples: show a few; `--json` has all.

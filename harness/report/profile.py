@@ -91,23 +91,14 @@ def _kernel(row: Mapping[str, Any]) -> list[str]:
     shared = row.get("static_shared_bytes", 0) + row.get("dynamic_shared_bytes", 0)
     return [
         *common,
-        _shape(row.get("grid")),
-        _shape(row.get("block")),
+        show.extents(row.get("grid")),
+        show.extents(row.get("block")),
         str(row.get("registers", show.ABSENT)),
         show.size(shared),
         _spills(row),
         _occupancy(row.get("occupancy")),
         name,
     ]
-
-
-def _shape(extents: Sequence[int] | None) -> str:
-    if not extents:
-        return show.ABSENT
-    kept = [str(extent) for extent in extents]
-    while len(kept) > 1 and kept[-1] == "1":
-        kept.pop()
-    return "x".join(kept)
 
 
 def _spills(row: Mapping[str, Any]) -> str:

@@ -94,7 +94,7 @@ def record_line(record: Record, *, number: int, total: int) -> Text:
 def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> RenderableType:
     """Render the count and meaning of each status, and the time of the run."""
     counted = Counter(item.status for item in records)
-    rows = [
+    rows: list[list[str | Text]] = [
         [Text(f"{mark_of(status)} {status.value}", style=style_of(status)), str(counted[status]), show.explain(status)]
         for status in Status
         if counted[status]
@@ -136,6 +136,12 @@ def authors_table(authors: Sequence[Author]) -> Table:
     return table_of(names, rows)
 
 
+def said_by(author: Author | None) -> dict[str, str]:
+    """Return what an author says of itself: display name and model, if given."""
+    texts = {} if author is None else {"author's name": author.display_name, "model": author.model}
+    return {name: text for name, text in texts.items() if text}
+
+
 def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence[str]) -> RenderableType:
     """Render the settings of a run and the result of each of its solutions."""
     parts: list[RenderableType] = [Text(f"run {show.line(head.get('run_id', '(no run.yaml)'))}", style="bold")]
@@ -156,11 +162,7 @@ def record_page(record: Record, log: str | None, author: Author | None = None) -
     facts: dict[str, Any] = {"reason": record.reason, "meaning": show.explain(record.status)}
     if record.status is Status.passed:
         facts["speedup"] = result_of(record)
-    facts |= {"problem": record.problem, "author": record.author}
-    if author is not None:
-        texts = {"author's name": author.display_name, "model": author.model}
-        facts |= {name: text for name, text in texts.items() if text}
-    facts["sample"] = record.sample
+    facts |= {"problem": record.problem, "author": record.author, **said_by(author), "sample": record.sample}
     facts |= {"device": where, "workload": record.workload, "labels": list(record.labels)}
     facts |= {"finished_at": record.finished_at, "wall_s": record.wall_s}
     facts |= {"solution_digest": record.solution_digest, "problem_digest": record.problem_digest}

@@ -163,14 +163,8 @@ def compare_runs(
     last counts. A solution that is in each run once, but on another device or workload, is paired and reported as
     unlike.
 
-    Args:
-        before: Records of the earlier run.
-        after: Records of the later run.
-        tolerance: Accepted regression, a share of the earlier time in [0, 1).
-        force: Compare records under different conditions, too.
-
     Raises:
-        ValueError: The tolerance is not in [0, 1).
+        ValueError: The tolerance, a share of the earlier time, is not in [0, 1).
     """
     if not 0.0 <= tolerance < 1.0:
         raise ValueError(f"tolerance must be a share of the earlier time, at least 0 and below 1, not {tolerance}")
@@ -269,16 +263,11 @@ def compare_records(
 
 
 def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Change:
-    """Apply the noise floor and the tolerance to a ratio.
+    """Apply the noise floor (a difference of logs) and the tolerance to a ratio.
 
     A repeated measurement of another day deviates by more than its interval says. So a difference needs an interval
     beyond the noise floor. "Same" needs the whole interval inside the floor or the tolerance, whichever is wider; but a
     floor wider than the tolerance and `stats.SAME_AT_MOST` proves nothing. Everything else is unclear.
-
-    Args:
-        ratio: The later speed over the earlier, with its interval.
-        floor: Noise floor, a difference of logs.
-        tolerance: Accepted regression, a share of time.
     """
     if ratio.low is None or ratio.high is None:
         return Change.unclear

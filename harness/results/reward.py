@@ -15,28 +15,15 @@ from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
 from harness.results.evidence import mapping, positive
 
-NOT_BUILT = frozenset(
-    {
-        Status.syntax_error,
-        Status.no_model_new,
-        Status.import_error,
-        Status.compile_error,
-        Status.compile_timeout,
-    }
+NOT_BUILT = (
+    *(Status.syntax_error, Status.no_model_new, Status.import_error),
+    *(Status.compile_error, Status.compile_timeout),
 )
 """Nothing could run."""
 
-NOT_RUN = frozenset(
-    {
-        Status.bad_constructor,
-        Status.runtime_error,
-        Status.cuda_error,
-        Status.crashed,
-        Status.timeout,
-        Status.out_of_memory,
-        Status.memory_error,
-        Status.barrier_error,
-    }
+NOT_RUN = (
+    *(Status.bad_constructor, Status.runtime_error, Status.cuda_error, Status.crashed),
+    *(Status.timeout, Status.out_of_memory, Status.memory_error, Status.barrier_error),
 )
 """It was built, but no call gave a usable answer."""
 

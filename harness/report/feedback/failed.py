@@ -113,15 +113,18 @@ def _outputs(record: Record) -> list[Section]:
     """Return one section for each wrong output or state."""
     wrong = [output for output in read.rows(record.evidence, "outputs") if _is_wrong(output)]
     more = [(f"{len(wrong) - MAX_OUTPUTS} more outputs are wrong", ["not listed here"])]
-    names = [show.line(read.text(output, "name") or "the output", 80) for output in wrong]
-    shown = [(f"Where {name} differs", _output(output)) for name, output in zip(names, wrong, strict=True)]
-    return shown[:MAX_OUTPUTS] + (more if len(wrong) > MAX_OUTPUTS else [])
+    shown: list[Section] = [(f"Where {_name(output)} differs", _output(output)) for output in wrong[:MAX_OUTPUTS]]
+    return shown + (more if len(wrong) > MAX_OUTPUTS else [])
 
 
 def _is_wrong(held: Mapping[str, Any]) -> bool:
     error, limit = read.number(held, "rms_error"), read.number(held, "limits", "rms")
     beyond = error is not None and limit is not None and error > limit
     return bool(read.whole(held, "wrong") or read.whole(held, "non_finite_mismatches") or beyond)
+
+
+def _name(output: Mapping[str, Any]) -> str:
+    return show.line(read.text(output, "name") or "the output", 80)
 
 
 def _output(held: Mapping[str, Any]) -> list[str]:

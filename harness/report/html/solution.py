@@ -12,9 +12,10 @@ from harness.core.record import Record
 from harness.report import format as show
 from harness.report.details import shown, unit_inside
 from harness.report.html.svg import strip
-from harness.report.html.tables import Table, census_table, kernel_table, tone_of
-from harness.report.terminal import result_of
+from harness.report.html.tables import census_table, kernel_table, tone_of
+from harness.report.terminal import result_of, said_by
 from harness.results.evidence import finite, mapping, rows
+from harness.results.scoring import scored
 
 MAX_SOURCE_CHARS = 100_000
 MAX_LOG_CHARS = 20_000
@@ -47,7 +48,7 @@ def section(
         "facts": [
             ("problem", show.line(record.problem, 60)),
             ("author", show.line(record.author, 100)),
-            *_said(author),
+            *((name, show.line(text, 100)) for name, text in said_by(author).items()),
             ("run", show.line(run, 120)),
             ("where", _where(record)),
             ("finished", show.line(record.finished_at or show.ABSENT, 40)),
@@ -57,23 +58,17 @@ def section(
         "feedback": show.block(feedback),
         "times": _times(record),
         "strip": strip(*(_samples(record, side) for side in SIDES)) if record.timing else Markup(""),
-        "census": _census(record),
-        "kernels": _kernels(record),
+        "census": census_table(rows(record.evidence, "census", "kernels")[:MAX_KERNELS]),
+        "kernels": kernel_table(rows(record.build, "kernels")[:MAX_KERNELS]),
         "evidence": _lines(_evidence(record)),
         "source": show.block(source, MAX_SOURCE_CHARS) if source is not None else None,
         "log": show.block(log, MAX_LOG_CHARS).strip("\n") if log else "",
     }
 
 
-def _said(author: Author | None) -> list[tuple[str, str]]:
-    """Return display name and model of an author, if given."""
-    texts = {} if author is None else {"author's name": author.display_name, "model": author.model}
-    return [(name, show.line(text, 100)) for name, text in texts.items() if text]
-
-
 def _where(record: Record) -> str:
-    processor = record.environment.get("gpu" if record.device.value == "cuda" else "cpu") or "unknown"
-    return f"{record.device.value}, {show.line(processor, 80)}, workload {show.line(record.workload, 40)}"
+    group = scored(record).group
+    return f"{group.device}, {show.line(group.processor, 80)}, workload {show.line(group.workload, 40)}"
 
 
 def _times(record: Record) -> list[tuple[str, list[str]]]:
@@ -90,17 +85,6 @@ def _samples(record: Record, side: str) -> list[float]:
     samples = mapping(record.timing, side).get("samples_s")
     bursts = [burst for burst in samples if isinstance(burst, list)] if isinstance(samples, list) else []
     return [value for burst in bursts for item in burst if (value := finite(item)) is not None]
-
-
-def _kernels(record: Record) -> Table | None:
-    found = rows(record.build, "kernels")[:MAX_KERNELS]
-    return kernel_table(found) if found else None
-
-
-def _census(record: Record) -> Table | None:
-    """Return the kernels of one call, if the record has them."""
-    found = rows(record.evidence, "census", "kernels")[:MAX_KERNELS]
-    return census_table(found) if found else None
 
 
 def _evidence(record: Record) -> dict[str, Any]:

@@ -122,8 +122,10 @@ def _change(row: SolutionDifference, links: Mapping[tuple[str, str], str]) -> li
     ]
 
 
-def kernel_table(kernels: Sequence[Mapping[str, Any]]) -> Table:
+def kernel_table(kernels: Sequence[Mapping[str, Any]]) -> Table | None:
     """Return a table of compiled kernels with all values that the compiler reported."""
+    if not kernels:
+        return None
     names = list(dict.fromkeys(name for row in kernels for name in row if name != "symbol"))
     return Table(
         id="",
@@ -139,8 +141,8 @@ CENSUS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "launches": lambda row: show.value("calls", row.get("calls")),
     "time": lambda row: show.value("total_s", row.get("total_s")),
     "share": lambda row: show.share(number(row, "share")),
-    "grid": lambda row: _extent(row.get("grid")),
-    "block": lambda row: _extent(row.get("block")),
+    "grid": lambda row: show.extents(row.get("grid"), " x "),
+    "block": lambda row: show.extents(row.get("block"), " x "),
     "registers": lambda row: show.value("registers", row.get("registers")),
     "shared memory": lambda row: _sum_of(row, "static_shared_bytes", "dynamic_shared_bytes"),
     "occupancy": lambda row: show.share(number(row, "occupancy", "share")),
@@ -149,8 +151,10 @@ CENSUS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 """Columns of the kernel census, each from a row of `evidence.census.kernels`."""
 
 
-def census_table(kernels: Sequence[Mapping[str, Any]]) -> Table:
+def census_table(kernels: Sequence[Mapping[str, Any]]) -> Table | None:
     """Return the kernels of one call, slowest first, without empty columns."""
+    if not kernels:
+        return None
     cells = [[(name, text(row)) for name, text in CENSUS.items()] for row in kernels]
     said = {name for row in cells for name, text in row if text != show.ABSENT}
     return Table(
@@ -165,14 +169,6 @@ def _whose(row: Mapping[str, Any]) -> str:
     if row.get("kind") in ("copy", "fill"):
         return show.line(row["kind"])
     return show.line(row.get("library") or row.get("owner") or "unknown", 40)
-
-
-def _extent(held: object) -> str:
-    """Format `[132, 8, 1]` as `132 x 8`, without trailing extents of 1."""
-    if not isinstance(held, list) or not held or not all(isinstance(item, int) for item in held):
-        return show.ABSENT
-    kept = held[: max(1, max((place for place, item in enumerate(held, 1) if item != 1), default=1))]
-    return " x ".join(str(item) for item in kept)
 
 
 def _sum_of(row: Mapping[str, Any], *names: str) -> str:

@@ -87,10 +87,9 @@ def metrics_of(
     The problems are those of the baseline and those with samples. A problem without that sample counts as a failure, as
     in KernelBench. A problem whose sample is null does not count.
     """
-    held = {item.problem: item for item in samples if item.sample == sample}
-    unknown = {number for number, item in held.items() if item.absent}
-    numbers = sorted((set(baselines) | set(held)) - unknown)
-    chosen = [held.get(number) or KernelBenchSample(problem=number, sample=sample, absent=True) for number in numbers]
+    own = {item.problem: item for item in samples if item.sample == sample}
+    numbers = sorted(number for number in own.keys() | baselines.keys() if number not in own or not own[number].absent)
+    chosen = [own.get(number) or KernelBenchSample(problem=number, sample=sample, absent=True) for number in numbers]
     return metrics(
         [item.correct for item in chosen],
         [baselines[number].mean_ms if number in baselines else None for number in numbers],
@@ -113,21 +112,20 @@ def pass_at_k_document(samples: Iterable[KernelBenchSample], ks: Sequence[int] =
     for item in samples:
         outcomes[item.problem].append(item.correct)
     problems: dict[str, dict[str, Any]] = {}
-    for number, held in sorted(outcomes.items()):
-        found = {f"pass@{k}": pass_at_k(len(held), sum(held), k) for k in (min(k, len(held)) for k in ks)}
-        problems[str(number)] = {"total_samples": len(held), "correct_samples": sum(held), **found}
-    having: dict[int, list[float]] = {
-        k: [item[f"pass@{k}"] for item in problems.values() if f"pass@{k}" in item] for k in ks
-    }
-    averages = {f"avg_pass@{k}": sum(held) / len(problems) for k, held in having.items()} if problems else {}
+    for number, passes in sorted(outcomes.items()):
+        total, correct = len(passes), sum(passes)
+        chances = {f"pass@{k}": pass_at_k(total, correct, k) for k in (min(k, total) for k in ks)}
+        problems[str(number)] = {"total_samples": total, "correct_samples": correct, **chances}
+    having = {k: [item[f"pass@{k}"] for item in problems.values() if f"pass@{k}" in item] for k in ks}
+    averages = {f"avg_pass@{k}": sum(chances) / len(problems) for k, chances in having.items()} if problems else {}
     return {
         "averages": averages,
         "metadata": {
             "total_problems": len(problems),
             "problems_with_samples": len(problems),
-            "total_evaluated_samples": sum(len(held) for held in outcomes.values()),
-            "total_correct_samples": sum(sum(held) for held in outcomes.values()),
-            **{f"pass@{k}_count": len(held) for k, held in having.items()},
+            "total_evaluated_samples": sum(item["total_samples"] for item in problems.values()),
+            "total_correct_samples": sum(item["correct_samples"] for item in problems.values()),
+            **{f"pass@{k}_count": len(chances) for k, chances in having.items()},
         },
         "problems": problems,
     }
