@@ -223,14 +223,8 @@ def compare_records(
     and temperature of the day cancel. Its interval comes from both intervals, whose half widths (in logs) add in
     squares (`stats.quotient`). This needs equal conditions: device kind, processor, driver, torch, workload, precision
     and problem text. If they differ and `force` is set, the solutions' times are compared, by the medians of their
-    bursts.
-
-    Args:
-        before: The earlier record.
-        after: The later record.
-        tolerance: Accepted regression, a share of the earlier time in [0, 1).
-        force: Compare records under different conditions, too.
-        within_run: Both records are of one run, which has a smaller noise floor.
+    bursts. Two records of one run (`within_run`) have a smaller noise floor. `tolerance` is the accepted regression, a
+    share of the earlier time.
     """
     unlike = unlikeness(before, after)
     unknown = tuple(name for name, value in conditions(before).items() if value == UNKNOWN and not unlike)

@@ -24,10 +24,8 @@ Section = tuple[str, Sequence[str]]
 def feedback(record: Record, *, source: str | None = None, log: str | None = None) -> str:
     """Write the feedback for the author of a solution: text with a final line feed.
 
-    Args:
-        record: The record of the solution.
-        source: The solution's source. It is quoted only if its digest is that of the evaluated file.
-        log: The text of its log. The end is quoted if an exception ended the solution.
+    `source` is quoted only if its digest is that of the evaluated file, the end of `log` only if an exception ended the
+    solution.
     """
     if source is not None and record.solution_digest and digest_text(source) != record.solution_digest:
         source = None

@@ -54,16 +54,8 @@ def export_run(
     """Write records of one device and workload as KernelBench's files.
 
     A single author and level go into `into` itself, several into `into/<author>/level<n>` each: one such file holds one
-    author and level. Records without a verdict are left out, as in KernelBench.
-
-    Args:
-        records: The records.
-        into: Folder for the files.
-        file_names: File name of each problem id.
-        author: Author to export; None for all.
-        level: Level to export; None for all.
-        ks: The k of pass@k.
-        overwrite: Replace existing files.
+    author and level. Records without a verdict are left out, as in KernelBench. `file_names` has the file of each
+    problem id; `author` and `level` select records; `ks` are the k of pass@k.
 
     Raises:
         KernelBenchError: No record is left, the records are of several devices or workloads, an author's name is no

@@ -193,29 +193,20 @@ def _sample(where: str, number: int, index: int, entry: Any) -> KernelBenchSampl
     )
 
 
-class _Twice(Exception):
-    """A JSON object contains this key twice."""
-
-
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a JSON object; Python alone would keep the last value of a repeated key."""
-    held: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in held:
-            raise _Twice(key)
-        held[key] = value
-    return held
-
-
 def _load(path: Path) -> Any:
+    def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Python alone would keep the last value of a repeated key.
+        value: dict[str, Any] = {}
+        for key, item in pairs:
+            if key in value:
+                raise KernelBenchError(f"{path}: an object has the key {key!r:.80} twice; remove one of them")
+            value[key] = item
+        return value
+
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise KernelBenchError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; is this the right file?")
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unambiguous)
-    except _Twice as error:
-        raise KernelBenchError(
-            f"{path}: an object has the key {error.args[0]!r:.80} twice; remove one of them"
-        ) from None
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unambiguous)
     except (OSError, UnicodeDecodeError) as error:
         raise KernelBenchError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     except (ValueError, RecursionError) as error:
