@@ -407,7 +407,7 @@ def _show_json(settled: RunConfig, done: Ran) -> None:
 def _show_summary(settled: RunConfig, done: Ran) -> None:
     # Imported here: tables need numpy, which the start of a run does not.
     from harness.report import board, terminal
-    from harness.results.scoring import By, leaderboard
+    from harness.results.leaderboard import By, leaderboard
 
     put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
     store = RunStore.open(settled.run_dir)

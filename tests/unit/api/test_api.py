@@ -25,7 +25,7 @@ from harness.core.config import ConfigError
 from harness.core.problem import Workload
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.results.scoring import leaderboard
+from harness.results.leaderboard import leaderboard
 from harness.results.writer import RunStore
 from harness.runner.executors import ExecutorError
 
