@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from harness.core.status import Status
 from harness.results.reader import timestamp
 from harness.results.writer import RunStore
 from tests.support.paths import ROOT
+from tests.support.warm_command import WarmCommand
 
 SEEDS = ROOT.parent / "shared" / "seeds"
 PROBLEM = "class Model: ...\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n"
@@ -371,9 +372,10 @@ def test_a_full_disk_is_the_machines_fault(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(kind, match=r"--csv .*can't be written"):
-        writable(tmp_path / "rows.csv", "--csv")
+    with monkeypatch.context() as full:
+        full.setattr(Path, "open", refuse)
+        with pytest.raises(kind, match=r"--csv .*can't be written"):
+            writable(tmp_path / "rows.csv", "--csv")
 
 
 def test_output_in_two_forms_is_a_wrong_call(place: Path, call: Call) -> None:
@@ -691,17 +693,17 @@ def test_what_a_problem_prints_does_not_stand_among_the_results(
     assert "called" in told.err
 
 
-def test_what_c_keeps_of_a_problems_output_does_not_follow_the_results(place: Path) -> None:
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCommand]:
+    """Starts commands in processes that have imported torch."""
+    with WarmCommand(tmp_path_factory.mktemp("warm")) as started:
+        yield started
+
+
+def test_what_c_keeps_of_a_problems_output_does_not_follow_the_results(place: Path, warm: WarmCommand) -> None:
     (place / "problems/level1/16_matmul.py").write_text(TALKATIVE)
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "problems", "list", "--json"],
-        cwd=place,
-        # Where Python buffers nothing, it has C buffer nothing either.
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = warm.run("problems", "list", "--json", cwd=place)
+    assert done.returncode == 0
     assert [item["id"] for item in json.loads(done.stdout)] == ["level1/16", "level1/19"]
     assert "from C" in done.stderr
 
@@ -759,12 +761,6 @@ def test_the_list_of_commands_is_short_enough_to_be_shown_whole(call: Call) -> N
 SLOW = ("torch", "numpy", "pandas", "jinja2", "matplotlib", "tree_sitter", "triton")
 
 
-def problems_command(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "harness", "problems", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize(
     ("command", "end", "code", "how"),
     [
@@ -775,19 +771,19 @@ def problems_command(place: Path, *arguments: str) -> subprocess.CompletedProces
     ],
 )
 def test_a_problem_that_ends_the_process_is_told_and_no_gate_passes(
-    place: Path, command: list[str], end: str, code: int, how: str
+    place: Path, warm: WarmCommand, command: list[str], end: str, code: int, how: str
 ) -> None:
     (place / "problems/level1/16_matmul.py").write_text(f"import os\n{end}\n{PROBLEM}")
-    done = problems_command(place, *command)
+    done = warm.run("problems", *command, cwd=place)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert f"harness: level1/16 ended the process that executed it, {how}: fix its file" in done.stderr
 
 
-def test_problems_that_end_the_process_are_listed_as_such_beside_the_others(place: Path) -> None:
+def test_problems_that_end_the_process_are_listed_as_such_beside_the_others(place: Path, warm: WarmCommand) -> None:
     problems = place / "problems/level1"
     for number, end in ((17, "os._exit(0)"), (18, "os.abort()")):
         (problems / f"{number}_other.py").write_text(f"import os\n{end}\n{PROBLEM}")
-    done = problems_command(place, "list", "--json")
+    done = warm.run("problems", "list", "--json", cwd=place)
     assert done.returncode == 3, "a gate does not pass"
     assert "harness: level1/17 ended the process that executed it, with exit code 0: fix its file" in done.stderr
     assert "harness: level1/18 ended the process that executed it, by SIGABRT: fix its file" in done.stderr
@@ -798,10 +794,10 @@ def test_problems_that_end_the_process_are_listed_as_such_beside_the_others(plac
     assert "ended the process" not in said["level1/16"] + said["level1/19"]
 
 
-def test_a_problems_command_that_is_watched_ends_as_it_did_before(place: Path) -> None:
-    assert problems_command(place, "list", "level7").returncode == 2
-    assert problems_command(place, "list", "--quick").returncode == 0
-    assert problems_command(place, "--help").returncode == 0
+def test_a_problems_command_that_is_watched_ends_as_it_did_before(place: Path, warm: WarmCommand) -> None:
+    assert warm.run("problems", "list", "level7", cwd=place).returncode == 2
+    assert warm.run("problems", "list", "--quick", cwd=place).returncode == 0
+    assert warm.run("problems", "--help", cwd=place).returncode == 0
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     unread = f"{sys.executable} -m harness problems list --json | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", unread], cwd=place, env=environment, stderr=subprocess.PIPE, check=False)
@@ -825,26 +821,21 @@ def has_ended(pid: int) -> bool:
     ],
 )
 def test_signals_end_a_watched_command_and_leave_nothing_behind(
-    place: Path, number: signal.Signals, everybody: bool, code: int, said: str
+    place: Path, warm: WarmCommand, number: signal.Signals, everybody: bool, code: int, said: str
 ) -> None:
     waiting = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
     (place / "problems/level1/16_matmul.py").write_text(waiting + PROBLEM)
-    command = [sys.executable, "-m", "harness", "problems", "list"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as started:
-        written = place / "pid"
-        for _ in range(2400):
-            if written.exists() and written.read_text():
-                break
-            time.sleep(0.05)
-        child = int(written.read_text())
-        assert child != started.pid
-        (os.killpg if everybody else os.kill)(started.pid, number)
-        assert started.wait(60) == code
-        assert started.stderr is not None
-        assert started.stderr.read().strip() == said
+    started = warm.start("problems", "list", cwd=place)
+    written = place / "pid"
+    for _ in range(2400):
+        if written.exists() and written.read_text():
+            break
+        time.sleep(0.05)
+    child = int(written.read_text())
+    assert child != started
+    (os.killpg if everybody else os.kill)(started, number)
+    done = warm.wait()
+    assert (done.returncode, done.stderr.strip()) == (code, said)
     for _ in range(1200):
         if has_ended(child):
             break
@@ -881,57 +872,40 @@ def test_a_command_imports_what_it_needs_and_no_more(arguments: list[str], not_n
     assert not imported & set(not_needed)
 
 
-def completed(shell: str, *words: str, ending: str = "") -> subprocess.CompletedProcess[str]:
+def completed(monkeypatch: pytest.MonkeyPatch, call: Call, shell: str, *words: str, ending: str = "") -> str:
     """What the shell's completion function asks the program, for these words and the beginning of another."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "_HARNESS_COMPLETE": f"complete_{shell}"}
     line = " ".join(["harness", *words, ending])
+    monkeypatch.setenv("_HARNESS_COMPLETE", f"complete_{shell}")
     if shell == "bash":
-        environment |= {"COMP_WORDS": line, "COMP_CWORD": str(len(words) + 1)}
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(words) + 1))
     else:
-        environment["_TYPER_COMPLETE_ARGS"] = line
-        if shell == "fish":
-            environment["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
-    code = "import sys; from harness.cli import main; sys.exit(main([]))"
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-        timeout=300,
-        cwd=ROOT,
-    )
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
+        monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    return call().out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_completes_commands_options_and_values(shell: str) -> None:
-    assert "leaderboard" in completed(shell, ending="lea").stdout
-    assert "eval" not in completed(shell, ending="lea").stdout
-    assert "lint" in completed(shell, "problems", ending="li").stdout
-    assert "--timing-budget" in completed(shell, "eval", ending="--timing").stdout
-    values = completed(shell, "leaderboard", "--by", ending="").stdout
+def test_a_shell_completes_commands_options_and_values(shell: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = functools.partial(completed, monkeypatch, call, shell)
+    assert "leaderboard" in ask(ending="lea")
+    assert "eval" not in ask(ending="lea")
+    assert "lint" in ask("problems", ending="li")
+    assert "--timing-budget" in ask("eval", ending="--timing")
+    values = ask("leaderboard", "--by", ending="")
     assert all(value in values for value in ("author", "problem", "solution"))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_is_shown_and_installed(shell: str, tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "HOME": str(tmp_path),
-        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
-    }
+def test_the_completion_script_is_shown_and_installed(
+    shell: str, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     for option in ("--show-completion", "--install-completion"):
-        done = subprocess.run(
-            [sys.executable, "-m", "harness", option, shell],
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "_HARNESS_COMPLETE" in done.stdout or option == "--install-completion"
+        done = call(option, shell)
+        assert done.code == 0, done.err
+        assert "_HARNESS_COMPLETE" in done.out or option == "--install-completion"
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any("_HARNESS_COMPLETE" in path.read_text() for path in written)
 
