@@ -2,6 +2,9 @@
 
 A command that is neither in `RUNS` nor in `NOT_RUN` fails, and so does an entry that no page shows any more. Python and
 YAML in the guides are run and read too.
+
+Commands that only read, print or check files are called in this process. Those that evaluate are processes. Without a
+GPU, several of these share the builders and referees of one server.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -27,6 +32,7 @@ from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
 from harness.cli.ci import read_gates
 from harness.core.config import KEYS, TIMING_KEYS
+from harness.core.environment import collect
 from harness.report.csv import COLUMNS
 from tests.support.paths import ROOT
 
@@ -44,19 +50,24 @@ PROBLEMS = {"level1": (1, 4, 16, 17, 19, 25, 33, 36, 40, 47), "level2": (106,)}
 class As:
     """What is run for a command that is shown. `lines`: with what stands for its placeholders; empty: as it is shown.
     `codes` are the exit codes that are right; `said` a part of its output; `needs` another command of the pages, of
-    which it uses what that made."""
+    which it uses what that made. `served`: it may evaluate in the processes of a server that others use too."""
 
     lines: tuple[str, ...] = ()
     codes: tuple[int, ...] = (0,)
     said: str = ""
     gpu: bool = False
     needs: str = ""
+    served: bool = False
 
 
 EXAMPLE = f"results/{RUN}"
 QUICKLY = "--config quick.yaml"
 """Added where a solution is timed, but for one command: that one is run with the settings that everybody has."""
-COMPILED = f"harness eval solution.py --problem level1/19 --baseline eager,compile --run-id compiled {QUICKLY}"
+COMPILED = (
+    "harness eval solution.py --problem level1/19 --baseline eager,compile --timing-budget 30 --run-id compiled "
+    f"{QUICKLY}"
+)
+MINE = f"harness eval solutions/mine/level1/19_vectorised.py --device host --run-id mine {QUICKLY}"
 RUNS: dict[str, As] = {
     "harness doctor": As(said="--device"),
     "harness eval solutions/ --device cuda --out results/": As(gpu=True, said="passed"),
@@ -70,10 +81,12 @@ RUNS: dict[str, As] = {
         lines=("harness eval --config results/RUN/run.yaml --run-id again",),
         said="1 passed",
         needs="harness eval solutions/",
+        served=True,
     ),
     "harness eval first/solutions --problems first/problems": As(
         lines=(f"harness eval first/solutions --problems first/problems --run-id first {QUICKLY}",),
         said="1 solution, 1 passed",
+        served=True,
     ),
     "harness extract response.txt --problem level1/16 --author some-model --out solutions": As(said="some-model"),
     "harness show results/<run> [solution]": As(
@@ -114,7 +127,7 @@ RUNS: dict[str, As] = {
         ),
         said="matmul",
     ),
-    "harness problems list [level1 ...]": As(lines=("harness problems list level1 level2",), said="matmul"),
+    "harness problems list [level1 ...]": As(lines=("harness problems list level1 level2 --quick",), said="matmul"),
     "harness problems lint": As(said="11 checked, none breaks a rule"),
     "harness problems lint level1/16 my_problems/ --json": As(said='"problem": "level1/7"'),
     "harness problems lint --rules": As(said="dropped_operation"),
@@ -148,18 +161,13 @@ RUNS: dict[str, As] = {
     "harness problems show level1/7 --problems my_problems": As(said="row_scale"),
     "harness problems show level1/19": As(said="relu"),
     "harness eval solution.py --problem level1/7 --problems my_problems": As(
-        lines=(f"harness eval row_scale.py --problem level1/7 --problems my_problems {QUICKLY}",), said="passed"
-    ),
-    "harness eval solution.py --problem level1/19 --timing-budget 30": As(
-        lines=(f"harness eval solution.py --problem level1/19 --timing-budget 30 {QUICKLY}",), said="passed"
-    ),
-    "harness eval solutions/mine/level1/19_vectorised.py": As(
-        lines=(f"harness eval solutions/mine/level1/19_vectorised.py {QUICKLY}",), said="passed"
-    ),
-    "harness eval solutions/mine/level1/19_vectorised.py --device host": As(
-        lines=(f"harness eval solutions/mine/level1/19_vectorised.py --device host --run-id mine {QUICKLY}",),
+        lines=(f"harness eval row_scale.py --problem level1/7 --problems my_problems {QUICKLY}",),
         said="passed",
+        served=True,
     ),
+    "harness eval solution.py --problem level1/19 --timing-budget 30": As(lines=(COMPILED,), said="1 passed"),
+    "harness eval solutions/mine/level1/19_vectorised.py": As(lines=(MINE,), said="passed", served=True),
+    "harness eval solutions/mine/level1/19_vectorised.py --device host": As(lines=(MINE,), said="passed", served=True),
     "harness show results/<run> 19_vectorised --feedback": As(
         lines=("harness show results/mine 19_vectorised --feedback",),
         said="Correct",
@@ -176,6 +184,7 @@ RUNS: dict[str, As] = {
             f"{QUICKLY}",
         ),
         said="passed",
+        served=True,
     ),
     "harness export kernelbench results/<run> --out runs/my_model": As(
         lines=("harness export kernelbench results/bench --out runs/their_run",),
@@ -425,6 +434,25 @@ def submitted(place: Path) -> Iterator[Path]:
         path.rename(place / name)
 
 
+HARNESS = (sys.executable, "-P", "-m", "harness")
+"""The command as it is installed: unlike `python -m` alone, it imports nothing from the folder that it runs in."""
+
+
+@pytest.fixture(scope="module")
+def socket(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a server for commands that are `served`: builders and referees for the settings of `QUICKLY`."""
+    path = tmp_path_factory.mktemp("serve") / "socket"
+    command = [*HARNESS, "serve", "--socket", str(path), *shlex.split(QUICKLY), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"{\n", "it prints its socket when it listens"
+            yield path
+        finally:
+            server.terminate()
+
+
 def _arguments(line: str, place: Path) -> list[str]:
     """What a shell makes of a line here: the placeholder and patterns filled in, this Python behind the names."""
     words = []
@@ -432,10 +460,7 @@ def _arguments(line: str, place: Path) -> list[str]:
         words += sorted(str(path.relative_to(place)) for path in place.glob(word)) if "*" in word else [word]
     if words[0] == "make":
         return [*words, "HARNESS_SYSTEM=1", f"PYTHON={sys.executable}"]
-    if words[0].endswith("harness"):
-        # As the command that is installed, and unlike `python -m` alone: not from the folder that it runs in.
-        return [sys.executable, "-P", "-m", "harness", *words[1:]]
-    return words
+    return [*HARNESS, *words[1:]] if words[0].endswith("harness") else words
 
 
 @pytest.mark.xdist_group("guides")
@@ -448,41 +473,70 @@ def _arguments(line: str, place: Path) -> list[str]:
     ],
 )
 def test_a_command_does_what_the_page_says(
-    shown: str, place: Path, done_already: Done, request: pytest.FixtureRequest
+    shown: str,
+    place: Path,
+    done_already: Done,
+    request: pytest.FixtureRequest,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     if "harness ci" in shown or shown.startswith(("git ", "make ")):
         request.getfixturevalue("submitted")
-    _run(shown, place, done_already)
+    _run(shown, place, done_already, request, capfd)
 
 
-def _run(shown: str, place: Path, done_already: Done) -> None:
+def _run(
+    shown: str, place: Path, done_already: Done, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Run what stands for a command, and before it what it needs, unless that was run."""
     held = RUNS[shown]
     if held.needs and held.needs not in done_already.shown:
-        _run(held.needs, place, done_already)
+        _run(held.needs, place, done_already, request, capfd)
     if shown in done_already.shown:
         return
-    code = place.parent / "base" if shown.startswith("../base") else ROOT
+    variables = {"COLUMNS": "200", "PYTHONPATH": str(place.parent / "base" if shown.startswith("../base") else ROOT)}
+    if held.served and not collect().gpus:  # on a GPU, a server's processes would disturb other tests
+        variables["HARNESS_SERVER"] = str(request.getfixturevalue("socket"))
     lines = held.lines or (shown,)
-    printed = [done_already.printed.get(line) or _printed_by(line, place, code, held.codes) for line in lines]
+    printed = [
+        done_already.printed.get(line) or _printed_by(line, place, variables, held.codes, capfd) for line in lines
+    ]
     assert re.search(held.said, "".join(printed)), "".join(printed)[-3000:]
     done_already.shown.add(shown)
     done_already.printed.update(zip(lines, printed, strict=True))
 
 
-def _printed_by(line: str, place: Path, code: Path, codes: tuple[int, ...]) -> str:
-    done = subprocess.run(
-        _arguments(line, place),
-        cwd=place,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(code), "COLUMNS": "200"},
-    )
-    assert done.returncode in codes, f"{line}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
+def _printed_by(
+    line: str, place: Path, variables: dict[str, str], codes: tuple[int, ...], capfd: pytest.CaptureFixture[str]
+) -> str:
+    command = _arguments(line, place)
+    if tuple(command[:4]) == HARNESS and not _evaluates(*command[4:]):
+        capfd.readouterr()
+        with chdir(place), patch.dict(os.environ, variables):
+            code = main(command[4:])
+        out, err = capfd.readouterr()
+    else:
+        done = subprocess.run(
+            command,
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+            env={**os.environ, **variables},
+        )
+        code, out, err = done.returncode, done.stdout, done.stderr
+    assert code in codes, f"{line}\n{out[-3000:]}\n{err[-3000:]}"
+    assert "Traceback" not in err
+    return out + err
+
+
+def _evaluates(command: str, *more: str) -> bool:
+    """Whether a command builds, evaluates or times solutions, times references, or uses a GPU."""
+    if command == "compare":
+        return more[0].endswith(".py")
+    if (command, *more[:1]) == ("problems", "lint"):
+        return bool(collect().gpus)
+    return command in ("eval", "baseline", "ci", "profile")
 
 
 @pytest.mark.xdist_group("guides")
