@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from harness.catalog import load_problems
+from harness.cli import main
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import MachineError
@@ -394,11 +395,19 @@ def test_there_is_one_server_at_a_place(place: Place, server: subprocess.Popen[s
         (("eval", "solutions/ann", *QUICK, "--server", "auto", "--executor", "ray"), 2, "leave out one"),
     ],
 )
-def test_a_wrong_call_says_so(place: Place, arguments: tuple[str, ...], code: int, said: str) -> None:
-    found, out = ended(place.call(*arguments))
-    assert found == code, out
-    assert said in out
-    assert "Traceback" not in out
+def test_a_wrong_call_says_so(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(place.folder)
+    assert main(arguments) == code
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
 
 
 def test_a_server_that_dies_is_told_of_and_another_does_the_rest(tmp_path: Path) -> None:
