@@ -14,6 +14,7 @@ import resource
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -448,6 +449,14 @@ def listed(*baselines: Baseline) -> BaselineRequest:
     return BaselineRequest(problem=problem(), workload=FULL, baselines=baselines, budget_s=0.3)
 
 
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaselineProcess]:
+    """One for tests after which it measures on."""
+    folder = tmp_path_factory.mktemp("process")
+    with BaselineProcess(DeviceKind.HOST, folder, folder / "log", threads=1) as started:
+        yield started
+
+
 class TestTheProcess:
     def test_measures_keeps_and_finds_again(self, tmp_path: Path, kind: DeviceKind) -> None:
         with BaselineProcess(kind, tmp_path, tmp_path / "log", threads=1) as process:
@@ -458,32 +467,32 @@ class TestTheProcess:
         assert first == again
         assert anew.samples_s != first.samples_s
 
-    def test_what_is_kept_is_held_against_eager_once_and_where_it_drifted_each_time(self, tmp_path: Path) -> None:
+    def test_what_is_kept_is_held_against_eager_once_and_where_it_drifted_each_time(
+        self, tmp_path: Path, process: BaselineProcess
+    ) -> None:
         workspace = made_workspace(LINEAR, DeviceKind.HOST)
         key = key_for(Baseline.EAGER, workspace.problem, workspace.workload, workspace.device)
         workspace.close()
         store = BaselineStore(tmp_path)
-        with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:
-            (first,) = process.measure(listed(Baseline.EAGER))
+        (first,) = process.measure(listed(Baseline.EAGER))
         slow = entry(Baseline.EAGER, over=1.0, eager_s=1e3 * (first.eager_s or 0.0))
         store.put(key, slow)
         other = replace(listed(Baseline.EAGER), problem=problem(LINEAR + "    # another\n"))
         other_key = key_for(Baseline.EAGER, other.problem, other.workload, workspace.device)
         store.put(other_key, slow)
-        with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:
-            (anew,) = process.measure(listed(Baseline.EAGER))
+        with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as later:
+            (anew,) = later.measure(listed(Baseline.EAGER))
             assert anew == store.get(key) != slow, "a machine that is a thousand times faster now"
-            (again,) = process.measure(listed(Baseline.EAGER))
+            (again,) = later.measure(listed(Baseline.EAGER))
             assert again == anew, "what this process measured is not doubted"
-            (second,) = process.measure(other)
+            (second,) = later.measure(other)
             assert second == store.get(other_key) != slow, "one that drifted puts the others in doubt"
 
-    def test_a_problem_that_does_not_load_is_told_and_the_next_is_measured(self, tmp_path: Path) -> None:
+    def test_a_problem_that_does_not_load_is_told_and_the_next_is_measured(self, process: BaselineProcess) -> None:
         broken = replace(listed(Baseline.EAGER), problem=problem("import torch\nboom = 1 / 0\n"))
-        with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:
-            with pytest.raises(BaselinesLost, match="division by zero"):
-                process.measure(broken)
-            (found,) = process.measure(listed(Baseline.EAGER))
+        with pytest.raises(BaselinesLost, match="division by zero"):
+            process.measure(broken)
+        (found,) = process.measure(replace(listed(Baseline.EAGER), refresh=True))
         assert found.outcome is BaselineOutcome.measured
 
     def test_a_failing_compiler_is_a_result(self, tmp_path: Path) -> None:
@@ -687,11 +696,12 @@ def call(root: Path, *more: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the first of two problems was measured, into `out`."""
+def half_done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A folder in which the first of two problems was measured, into `out`, and the command's output and messages."""
     root = with_problems(tmp_path_factory.mktemp("half"))
-    assert call(root, "level1/1", "--out", str(root / "out")) == 0
-    return root
+    with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()) as told:
+        assert call(root, "level1/1", "--out", str(root / "out")) == 0
+    return root, printed.getvalue(), told.getvalue()
 
 
 class TestTheCommand:
@@ -700,9 +710,9 @@ class TestTheCommand:
         return with_problems(tmp_path)
 
     @pytest.fixture
-    def begun(self, half_done: Path, tmp_path: Path) -> Path:
-        """A copy of `half_done` that a test may change."""
-        return Path(shutil.copytree(half_done, tmp_path / "begun"))
+    def begun(self, half_done: tuple[Path, str, str], tmp_path: Path) -> Path:
+        """A copy of the folder of `half_done` that a test may change."""
+        return Path(shutil.copytree(half_done[0], tmp_path / "begun"))
 
     def test_measures_writes_and_resumes(self, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
         root, out = begun, begun / "out"
@@ -720,12 +730,11 @@ class TestTheCommand:
         assert held["format"] == 1
         assert len(held["sessions"]) == 2
 
-    def test_one_time_of_eager_is_told(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_one_time_of_eager_is_told(self, half_done: tuple[Path, str, str]) -> None:
         """Beside itself eager has two, and the table told another than the line before it."""
-        assert call(root, "level1/1") == 0
-        printed = capsys.readouterr()
-        (row,) = [line.split() for line in printed.out.splitlines() if line.strip().startswith("level1/1 ")]
-        assert f"eager {row[2]} {row[3]};" in printed.err
+        _, printed, told = half_done
+        (row,) = [line.split() for line in printed.splitlines() if line.strip().startswith("level1/1 ")]
+        assert f"eager {row[2]} {row[3]};" in told
 
     def test_no_solution_of_what_was_asked_for(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         solution = root / "solutions" / "ann" / "level1" / "2_mine.py"
