@@ -39,7 +39,9 @@ def with_options(*order: str, **texts: str) -> Callable[[Callable[..., None]], C
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         found = inspect.signature(command, eval_str=True).parameters.values()
         own = {item.name: item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in found}
-        grouped = {name: item.annotation for name, item in own.items() if dataclasses.is_dataclass(item.annotation)}
+        grouped: dict[str, Any] = {
+            name: item.annotation for name, item in own.items() if dataclasses.is_dataclass(item.annotation)
+        }
         for name, kind in grouped.items():
             del own[name]
             hints = get_type_hints(kind, include_extras=True)
