@@ -4,7 +4,7 @@ Both sides. The referee sends requests, the contestant replies. Each `from_json`
 because the other side may be hostile, and raises `MessageError`.
 """
 
-from harness.protocol.messages.fields import MAX_ITEMS, MAX_REPORTS, MAX_TEXT, MessageError, report
+from harness.protocol.fields import MAX_ITEMS, MAX_REPORTS, MAX_TEXT, MessageError, report
 from harness.protocol.messages.replies import (
     Broken,
     BurstDone,

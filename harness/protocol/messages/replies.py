@@ -5,30 +5,33 @@ Both sides. All contents are claims: parsing checks their form, never their trut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args
 
-from harness.protocol.kernel_rows import CensusTaken
-from harness.protocol.messages.fields import (
+from msgspec import Meta
+
+from harness.protocol.fields import (
+    MAX_ITEMS,
     MAX_TEXT,
+    Count,
+    Integer,
+    Integers,
+    Message,
     MessageError,
-    boolean,
-    count,
-    integer,
-    integers,
-    items,
-    mapping,
-    reports,
-    seconds,
-    sequence,
-    text,
+    Object,
+    Objects,
+    Seconds,
+    Text,
+    Texts,
+    check_seconds,
+    reports_to_keep,
 )
+from harness.protocol.kernel_rows import CensusTaken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputClaim:
+class OutputFields(NamedTuple):
     """A claim about one output tensor.
 
     Attributes:
@@ -40,31 +43,28 @@ class OutputClaim:
         contiguous: Whether the returned tensor was contiguous.
     """
 
-    type: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    address: int
-    contiguous: bool = True
+    type: Text
+    shape: Integers
+    dtype: Text
+    device: Text
+    address: Integer
+    contiguous: bool
 
     def to_json(self) -> list[Any]:
-        return [self.type, list(self.shape), self.dtype, self.device, self.address, self.contiguous]
+        return [self.type, list(self.shape), *self[2:]]
 
-    @classmethod
-    def from_json(cls, value: Any) -> OutputClaim:
-        type_, shape, dtype, device, address, contiguous = sequence(value, 6)
-        return cls(
-            type=text(type_),
-            shape=integers(shape),
-            dtype=text(dtype),
-            device=text(device),
-            address=integer(address),
-            contiguous=boolean(contiguous),
-        )
+
+class OutputClaim(OutputFields):
+    """A claim to send. Received ones have no default: each of the six values must be there."""
+
+    __slots__ = ()
+
+    def __new__(cls, *, contiguous: bool = True, **fields: Any) -> OutputClaim:
+        return super().__new__(cls, contiguous=contiguous, **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallClaim:
+class CallClaim(Message):
     """A claim about one call.
 
     Attributes:
@@ -75,35 +75,15 @@ class CallClaim:
         state_missing: Names of the reference's state that the model does not have.
     """
 
-    device_s: float
-    window_s: float
-    tree: Mapping[str, Any]
-    leaves: tuple[OutputClaim, ...]
-    state_missing: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "device_s": self.device_s,
-            "window_s": self.window_s,
-            "tree": dict(self.tree),
-            "leaves": [leaf.to_json() for leaf in self.leaves],
-            "state_missing": list(self.state_missing),
-        }
-
-    @classmethod
-    def from_json(cls, value: Any) -> CallClaim:
-        held = mapping(value)
-        return cls(
-            device_s=seconds(held.get("device_s")),
-            window_s=seconds(held.get("window_s")),
-            tree=mapping(held.get("tree")),
-            leaves=items(held, "leaves", OutputClaim.from_json),
-            state_missing=items(held, "state_missing", text),
-        )
+    device_s: Seconds
+    window_s: Seconds
+    tree: Object
+    leaves: Annotated[tuple[OutputFields, ...], Meta(max_length=MAX_ITEMS)]
+    state_missing: Texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(Message):
     """`ModelNew` is constructed.
 
     Attributes:
@@ -112,47 +92,30 @@ class Loaded:
         notes: Remarks for the record.
     """
 
-    unmatched: tuple[str, ...]
-    copied: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "loaded",
-            "unmatched": list(self.unmatched),
-            "copied": list(self.copied),
-            "notes": list(self.notes),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Loaded:
-        return cls(
-            unmatched=items(value, "unmatched", text),
-            copied=items(value, "copied", text),
-            notes=items(value, "notes", text),
-        )
+    TYPE: ClassVar[str] = "loaded"
+    unmatched: Texts
+    copied: Texts
+    notes: Texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmptyTimed:
+class EmptyTimed(Message):
     """Device seconds of nearly empty calls with few and with many launches.
 
     See `harness.devices.empty_kernel`.
     """
 
-    few_s: float
-    many_s: float
+    TYPE: ClassVar[str] = "empty_timed"
+    few_s: Seconds
+    many_s: Seconds
 
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "empty_timed", "few_s": self.few_s, "many_s": self.many_s}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> EmptyTimed:
-        return cls(few_s=seconds(value.get("few_s")), many_s=seconds(value.get("many_s")))
+    def _checked(self) -> Self:
+        check_seconds(self.few_s, self.many_s)
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BurstDone:
+class BurstDone(Message):
     """All calls of a burst are done.
 
     Attributes:
@@ -161,44 +124,26 @@ class BurstDone:
         peak_bytes: Peak device memory of torch's allocator during the burst; None if it has no allocator.
     """
 
-    claims: tuple[CallClaim, ...]
-    reports: tuple[Mapping[str, Any], ...]
-    peak_bytes: int | None = None
+    TYPE: ClassVar[str] = "burst_done"
+    claims: Annotated[tuple[CallClaim, ...], Meta(max_length=MAX_ITEMS)]
+    reports: Objects
+    peak_bytes: Count | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "burst_done",
-            "claims": [claim.to_json() for claim in self.claims],
-            "reports": [dict(report) for report in self.reports],
-            "peak_bytes": self.peak_bytes,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> BurstDone:
-        peak = value.get("peak_bytes")
-        return cls(
-            claims=items(value, "claims", CallClaim.from_json),
-            reports=reports(value, "reports"),
-            peak_bytes=None if peak is None else count(peak),
-        )
+    def _checked(self) -> Self:
+        for claim in self.claims:
+            check_seconds(claim.device_s, claim.window_s)
+        return replace(self, reports=reports_to_keep(self.reports))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Message):
     """A request without other results is done.
 
     `refused` says why the requested launch mode is impossible; it may be None.
     """
 
-    refused: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "ready", "refused": self.refused}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Ready:
-        refused = value.get("refused")
-        return cls(refused=None if refused is None else text(refused))
+    TYPE: ClassVar[str] = "ready"
+    refused: Text | None = None
 
 
 class Stage(StrEnum):
@@ -211,7 +156,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
+class Broken(Message):
     """An exception ended a request.
 
     Attributes:
@@ -223,75 +168,34 @@ class Broken:
         reports: Findings of the host device's checks before the exception.
     """
 
+    TYPE: ClassVar[str] = "broken"
     stage: Stage
-    kind: str
-    message: str
-    trace: str
-    call: int | None = None
-    reports: tuple[Mapping[str, Any], ...] = ()
+    kind: Text
+    message: Text
+    trace: Text
+    call: Integer | None = None
+    reports: Objects = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "broken",
-            "stage": self.stage.value,
-            "kind": self.kind,
-            "message": self.message[-MAX_TEXT:],
-            "trace": self.trace[-MAX_TEXT:],
-            "call": self.call,
-            "reports": [dict(report) for report in self.reports],
-        }
+        return Message.to_json(self) | {"message": self.message[-MAX_TEXT:], "trace": self.trace[-MAX_TEXT:]}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Broken:
-        call = value.get("call")
-        return cls(
-            stage=Stage(text(value.get("stage"))),
-            kind=text(value.get("kind")),
-            message=text(value.get("message")),
-            trace=text(value.get("trace")),
-            call=None if call is None else integer(call),
-            reports=reports(value, "reports"),
-        )
+    def _checked(self) -> Self:
+        return replace(self, reports=reports_to_keep(self.reports))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Located:
+class Located(Message):
     """File and line of each requested site, in order; None if unknown.
 
     Contestants never send it.
     """
 
-    places: tuple[tuple[str, int] | None, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "located", "places": [None if place is None else list(place) for place in self.places]}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Located:
-        """Parse the reply.
-
-        Raises:
-            MessageError: A type or size is wrong.
-        """
-        return cls(places=items(value, "places", _place))
-
-
-def _place(value: Any) -> tuple[str, int] | None:
-    if value is None:
-        return None
-    file, line = sequence(value, 2)
-    return text(file), count(line)
+    TYPE: ClassVar[str] = "located"
+    places: Annotated[tuple[tuple[Text, Count] | None, ...], Meta(max_length=MAX_ITEMS)]
 
 
 Reply = Loaded | EmptyTimed | CensusTaken | BurstDone | Ready | Broken
-_REPLIES: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
-    "loaded": Loaded.from_json,
-    "empty_timed": EmptyTimed.from_json,
-    "census_taken": CensusTaken.from_json,
-    "burst_done": BurstDone.from_json,
-    "ready": Ready.from_json,
-    "broken": Broken.from_json,
-}
+_REPLIES: Mapping[str, type[Reply]] = {kind.TYPE: kind for kind in get_args(Reply)}
 
 
 def parse_reply(message: Mapping[str, Any]) -> Reply:
@@ -307,10 +211,7 @@ def parse_reply(message: Mapping[str, Any]) -> Reply:
         MessageError: The frame is not a valid reply.
     """
     kind = message.get("type")
-    parse = _REPLIES.get(kind) if isinstance(kind, str) else None
-    if parse is None:
+    reply = _REPLIES.get(kind) if isinstance(kind, str) else None
+    if reply is None:
         raise MessageError(f"a reply of unknown type {str(kind)[:50]!r}")
-    try:
-        return parse(message)
-    except ValueError as error:
-        raise MessageError(str(error)) from error
+    return reply.from_json(message)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-from harness.protocol.messages.fields import boolean, integer, integers, items, mapping, pair, sequence, text
+from harness.protocol.fields import Integer, Integers, Message, Object, Text, Texts, convert
 
 
 class CallMode(StrEnum):
@@ -24,8 +24,7 @@ class CallMode(StrEnum):
     """Timed on the host's clock, starting from an idle device."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class Region(NamedTuple):
     """A tensor's place in the arena.
 
     Attributes:
@@ -34,21 +33,20 @@ class Region:
         dtype: torch's name of the dtype without the prefix (`float32`).
     """
 
-    offset: int
-    shape: tuple[int, ...]
-    dtype: str
+    offset: Integer
+    shape: Integers
+    dtype: Text
 
     def to_json(self) -> list[Any]:
         return [self.offset, list(self.shape), self.dtype]
 
     @classmethod
-    def from_json(cls, value: Any) -> Region:
-        offset, shape, dtype = sequence(value, 3)
-        return cls(offset=integer(offset), shape=integers(shape), dtype=text(dtype))
+    def from_json(cls, value: object) -> Region:
+        return convert(value, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Message):
     """One call of a burst.
 
     Attributes:
@@ -67,31 +65,9 @@ class Call:
     mode: CallMode
     late: tuple[tuple[int, int], ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": [slot.to_json() for slot in self.inputs],
-            "outputs": [slot.to_json() for slot in self.outputs],
-            "state": [slot.to_json() for slot in self.state],
-            "seed": self.seed,
-            "mode": self.mode.value,
-            "late": [list(pair) for pair in self.late],
-        }
-
-    @classmethod
-    def from_json(cls, value: Any) -> Call:
-        held = mapping(value)
-        return cls(
-            inputs=items(held, "inputs", Region.from_json),
-            outputs=items(held, "outputs", Region.from_json),
-            state=items(held, "state", Region.from_json),
-            seed=None if held.get("seed") is None else integer(held.get("seed")),
-            mode=CallMode(text(held.get("mode"))),
-            late=items(held, "late", pair),
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class Open(Message):
     """Open the device and reply `Ready` when it is idle.
 
     A repeated request does nothing.
@@ -105,23 +81,15 @@ class Open:
         host_runtime: Folder of the host device's libraries; None on a GPU.
     """
 
+    TYPE: ClassVar[str] = "open"
     device: str
     device_index: int
     checked: bool
     host_runtime: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "open",
-            "device": self.device,
-            "device_index": self.device_index,
-            "checked": self.checked,
-            "host_runtime": self.host_runtime,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attach:
+class Attach(Message):
     """Map the arena, and open the device if necessary.
 
     The arena's descriptor comes with the frame.
@@ -135,32 +103,24 @@ class Attach:
         own_allocations: Calls get copies of their inputs, each an allocation of its own, for tools that check bounds.
     """
 
+    TYPE: ClassVar[str] = "attach"
     nbytes: int
     opening: Open
     own_allocations: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "attach",
-            "nbytes": self.nbytes,
-            "opening": self.opening.to_json(),
-            "own_allocations": self.own_allocations,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeEmpty:
+class TimeEmpty(Message):
     """Time nearly empty calls and reply `EmptyTimed`.
 
     Valid only before `Load`: after the solution's code is loaded, the times would be claims.
     """
 
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "time_empty"}
+    TYPE: ClassVar[str] = "time_empty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(Message):
     """Import the solution, construct `ModelNew`, copy the reference's state.
 
     Attributes:
@@ -173,6 +133,7 @@ class Load:
         seed: Seed of the random generators.
     """
 
+    TYPE: ClassVar[str] = "load"
     source: str
     filename: str
     modules: tuple[Mapping[str, Any], ...]
@@ -181,21 +142,9 @@ class Load:
     state: Mapping[str, Region]
     seed: int
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "load",
-            "source": self.source,
-            "filename": self.filename,
-            "modules": [dict(module) for module in self.modules],
-            "init_tree": dict(self.init_tree),
-            "init_slots": [slot.to_json() for slot in self.init_slots],
-            "state": {name: slot.to_json() for name, slot in self.state.items()},
-            "seed": self.seed,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Burst:
+class Burst(Message):
     """Run these calls one after another, and copy each output out.
 
     The copy follows as the call's timed window ends.
@@ -211,37 +160,14 @@ class Burst:
         contiguous: Numbers of outputs to make contiguous inside the timed window.
     """
 
+    TYPE: ClassVar[str] = "burst"
     calls: tuple[Call, ...]
-    input_tree: Mapping[str, Any]
-    state_names: tuple[str, ...]
+    input_tree: Object
+    state_names: Texts
     restore_state: bool
     coerce_device: bool
     schedule: int = 0
     contiguous: tuple[int, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "burst",
-            "calls": [call.to_json() for call in self.calls],
-            "input_tree": dict(self.input_tree),
-            "state_names": list(self.state_names),
-            "restore_state": self.restore_state,
-            "coerce_device": self.coerce_device,
-            "schedule": self.schedule,
-            "contiguous": list(self.contiguous),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Burst:
-        return cls(
-            calls=items(value, "calls", Call.from_json),
-            input_tree=mapping(value.get("input_tree")),
-            state_names=items(value, "state_names", text),
-            restore_state=boolean(value.get("restore_state")),
-            coerce_device=boolean(value.get("coerce_device")),
-            schedule=integer(value.get("schedule")),
-            contiguous=items(value, "contiguous", integer),
-        )
 
 
 class LaunchMode(StrEnum):
@@ -256,7 +182,7 @@ class LaunchMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepare:
+class Prepare(Message):
     """Prepare a back-to-back burst.
 
     It starts with `Go`, or, if queued, when the stream gate opens.
@@ -270,35 +196,34 @@ class Prepare:
         number: Number of this use of the gate.
     """
 
+    TYPE: ClassVar[str] = "prepare"
     burst: Burst
     launch_mode: LaunchMode
     number: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.burst.to_json(), "type": "prepare", "manner": self.launch_mode.value, "number": self.number}
+        return self.burst.to_json() | {"type": self.TYPE, "manner": self.launch_mode.value, "number": self.number}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Go:
+class Go(Message):
     """Run the prepared calls back to back.
 
     The reply is short, because the referee's clock runs.
     """
 
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "go"}
+    TYPE: ClassVar[str] = "go"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collect:
+class Collect(Message):
     """Reply with `BurstDone` for the prepared calls, after queued ones have ended."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "collect"}
+    TYPE: ClassVar[str] = "collect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Message):
     """Release the solution, the arena and their caches, and reply `Ready`.
 
     Then another solution can be loaded.
@@ -306,12 +231,11 @@ class Release:
     Only for trusted code, in a process that never loads a submission.
     """
 
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "release"}
+    TYPE: ClassVar[str] = "release"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeCensus:
+class TakeCensus(Message):
     """Run the single call of `burst` and reply `CensusTaken` with its kernels.
 
     Attributes:
@@ -319,15 +243,16 @@ class TakeCensus:
         marked: Do not trace; call cudaProfilerStart and cudaProfilerStop around the call, for an external profiler.
     """
 
+    TYPE: ClassVar[str] = "take_census"
     burst: Burst
     marked: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.burst.to_json(), "type": "take_census", "marked": self.marked}
+        return self.burst.to_json() | {"type": self.TYPE, "marked": self.marked}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Locate:
+class Locate(Message):
     """Find the source lines of `sites` and reply `Located`.
 
     A site is a module's path and an offset in it.
@@ -335,10 +260,8 @@ class Locate:
     For the symboliser process, never for a contestant.
     """
 
+    TYPE: ClassVar[str] = "locate"
     sites: tuple[tuple[str, int], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "locate", "sites": [list(site) for site in self.sites]}
 
 
 Request = Open | Attach | TimeEmpty | Load | Burst | Prepare | Go | Collect | Release | TakeCensus
