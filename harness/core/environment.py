@@ -13,7 +13,7 @@ import platform
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import harness
 from harness.core.choices import DeviceKind
 from harness.core.config import Machine
 from harness.core.executables import find_gxx, find_nvcc, git_state, gxx_version, nvcc_version
+from harness.core.json_value import JsonObject
 
 
 class MachineError(Exception):
@@ -50,7 +51,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class Environment(JsonObject):
     """Facts about a machine.
 
     `absent` has the reason for each field that is None or empty.
@@ -75,10 +76,6 @@ class Environment:
     torch_cuda: str | None
     triton: str | None
     absent: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object for `run.yaml`."""
-        return {**asdict(self), "gpus": [asdict(item) for item in self.gpus], "absent": dict(self.absent)}
 
     def for_record(self, device: DeviceKind, *, gpu_index: int = 0) -> dict[str, Any]:
         """Return the facts for records: results are comparable only if these agree."""

@@ -10,7 +10,8 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+
+from harness.core.json_value import JsonObject
 
 AGREE_SPREAD = 0.25
 AGREE_LEAST = 1.5
@@ -21,7 +22,7 @@ While other processes used the GPU in turns, the least cost alone was several ti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(JsonObject):
     """Cost of a call on the wall clock beyond its device time, in seconds.
 
     `per_call_s` is the median over bursts, `spread_s` their scatter (1.4826 times the MAD), `least_s` the least cost in
@@ -41,15 +42,6 @@ class Calibration:
         Bursts that other processes disturb in turns do not agree.
         """
         return self.spread_s <= AGREE_SPREAD * self.per_call_s and self.per_call_s <= AGREE_LEAST * self.least_s
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "per_call_s": self.per_call_s,
-            "spread_s": self.spread_s,
-            "bursts": self.bursts,
-            "least_s": self.least_s,
-            "calm": self.calm,
-        }
 
 
 def lower_of(before: Calibration | None, now: Calibration) -> Calibration:
