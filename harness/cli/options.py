@@ -77,14 +77,14 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def _setting_option(key: str, text: str | None) -> inspect.Parameter:
     declared = _DECLARED[key]
-    text = text or declared.help
+    text, name = text or declared.help, declared.option or f"--{key.replace('_', '-')}"
     if declared.option is None:
         return _keyword(key, Annotated[list[Path] | None, typer.Argument(metavar=key.upper(), help=text)], None)
     kinds = get_args(_TYPES[key]) if isinstance(_TYPES[key], UnionType) else (_TYPES[key],)
     kind = declared.kind or next((item for item in (bool, int, float, Path) if item in kinds), str)
     if kind is bool:
-        return _keyword(key, Annotated[bool, typer.Option(declared.option, help=text)], False)
-    return _keyword(key, Annotated[kind | None, option(declared.option, text)], None)
+        return _keyword(key, Annotated[bool, typer.Option(name, help=text)], False)
+    return _keyword(key, Annotated[kind | None, option(name, text)], None)
 
 
 def _given(key: str, value: object) -> object:

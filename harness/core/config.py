@@ -85,23 +85,21 @@ class Setting:
     Attributes:
         parse: Parser of a value from YAML, Python or the command line.
         default: Default value; None if it depends on the machine or other settings, or there is none.
-        option: Command-line option; None if there is none.
         help: Meaning, and in brackets the default.
+        option: Command-line option; None if there is none, empty if it has the name of the key.
         kind: Type of the option's value; None is that of the field.
     """
 
     parse: Callable[[object], object]
     default: object
-    option: str | None
     help: str
+    option: str | None = ""
     kind: type | None = None
 
 
-def setting(
-    parse: Callable[[object], object], default: object, option: str | None, help: str, *, kind: type | None = None
-) -> Any:
+def setting(parse: Callable[[object], object], default: object, help: str, **more: Any) -> Any:
     """Declare a field of `RunConfig` or `TimingConfig`; the arguments are those of `Setting`."""
-    return field(metadata={"setting": Setting(parse, default, option, help, kind)})
+    return field(metadata={"setting": Setting(parse, default, help, **more)})
 
 
 def settings_of(kind: type) -> dict[str, Setting]:
@@ -126,170 +124,146 @@ class TimingConfig:
     """How long to measure."""
 
     # Long calls need fewer samples (`Limits` in referee/timing).
-    min_samples: int = setting(
-        count_up_to(MOST_CALLS), 30, "--min-samples", "Least number of timed calls of each solution.  [30]"
-    )
+    min_samples: int = setting(count_up_to(MOST_CALLS), 30, "Least number of timed calls of each solution.  [30]")
     sets_per_burst: int = setting(
-        count_up_to(MOST_SETS), 8, None, "Distinct input sets that the calls of a burst use in turn.  [8]"
+        count_up_to(MOST_SETS), 8, "Distinct input sets that the calls of a burst use in turn.  [8]", option=None
     )
     relative_half_width: float = setting(
         parse_fraction,
         0.005,
-        None,
         "Half width of the speedup's 95 % confidence interval at which timing stops, as a "
         "share of the speedup.  [0.005]",
+        option=None,
     )
-    budget_s: float = setting(parse_seconds, 3.0, "--timing-budget", "Seconds of timing for each solution.  [3]")
+    budget_s: float = setting(parse_seconds, 3.0, "Seconds of timing for each solution.  [3]", option="--timing-budget")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """Complete configuration of one run: one setting in each field."""
 
-    paths: tuple[Path, ...] = setting(parse_paths, None, None, "Solution files, or folders that hold them.")
+    paths: tuple[Path, ...] = setting(parse_paths, None, "Solution files, or folders that hold them.", option=None)
     problem: str | None = setting(
-        optional(parse_text), None, "--problem", "Problem of files whose path does not name it, for example level1/16."
+        optional(parse_text), None, "Problem of files whose path does not name it, for example level1/16."
     )
     author: str | None = setting(
-        optional(parse_text), None, "--author", "Author of the solutions.  [the folder below solutions/ in their path]"
+        optional(parse_text), None, "Author of the solutions.  [the folder below solutions/ in their path]"
     )
-    problems: Path = setting(parse_path, Path("problems"), "--problems", "Folder that holds the problems.  [problems]")
-    out: Path = setting(
-        parse_path, Path("results"), "--out", "Folder for results; each run gets a folder below it.  [results]"
-    )
-    run_id: str = setting(
-        parse_run_id, None, "--run-id", "Name of the run and of its folder.  [the time and a random part]"
-    )
+    problems: Path = setting(parse_path, Path("problems"), "Folder that holds the problems.  [problems]")
+    out: Path = setting(parse_path, Path("results"), "Folder for results; each run gets a folder below it.  [results]")
+    run_id: str = setting(parse_run_id, None, "Name of the run and of its folder.  [the time and a random part]")
     resume: bool = setting(
-        parse_flag,
-        False,
-        "--resume",
-        "Continue the run --run-id, or the latest one: skip solutions that have a result.",
+        parse_flag, False, "Continue the run --run-id, or the latest one: skip solutions that have a result."
     )
     device: DeviceKind = setting(
         one_of("auto", *(item.value for item in DeviceKind)),
         "auto",
-        "--device",
         "cuda (the GPU), host (CUDA executed on the CPU: correctness, no speedups) or auto.  "
         "[auto: a GPU if there is a usable one]",
     )
     workload: str = setting(
-        parse_text,
-        None,
-        "--workload",
-        "Workload (set of sizes) of the problems: full, small, ….  [full on cuda, small on host]",
+        parse_text, None, "Workload (set of sizes) of the problems: full, small, ….  [full on cuda, small on host]"
     )
     precision: PrecisionClass | None = setting(
         optional(parse_precision),
         None,
-        "--precision",
         "Precision class for all problems: fp32, tf32, fp16, bf16 or fp8.  [each problem's own]",
     )
     device_policy: DevicePolicy = setting(
         one_of(*get_args(DevicePolicy)),
         "strict",
-        "--device-policy",
         "Outputs on the wrong device: strict rejects them, coerce copies them within the measured time.  [strict]",
     )
     sandbox: SandboxMode = setting(
         one_of(*get_args(SandboxMode)),
         "auto",
-        "--sandbox",
         "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
     )
     audit: AuditMode = setting(
         one_of(*get_args(AuditMode)),
         "auto",
-        "--audit",
         "Also run each solution under compute-sanitizer on the small workload: always, never, or auto (if it is "
         "installed).  [auto]",
     )
     checked: bool = setting(
-        parse_flag, True, "--unchecked", "On the host device: no checks for data races and accesses out of bounds."
+        parse_flag,
+        True,
+        "On the host device: no checks for data races and accesses out of bounds.",
+        option="--unchecked",
     )
-    allow_degenerate: bool = setting(
-        parse_flag, False, "--allow-degenerate", "Also evaluate problems that fail to reject wrong answers."
-    )
+    allow_degenerate: bool = setting(parse_flag, False, "Also evaluate problems that fail to reject wrong answers.")
     policy: Policy = setting(
-        _policy, Policy(), "--policy", "YAML file that says which correct solutions to refuse.  [none]", kind=Path
+        _policy, Policy(), "YAML file that says which correct solutions to refuse.  [none]", kind=Path
     )
     baselines: tuple[Baseline, ...] = setting(
         parse_baselines,
         (Baseline.EAGER,),
-        "--baseline",
         "Baselines to time, separated by commas: eager, compile, max-autotune, …. The first gives the speedup.  "
         "[eager]",
+        option="--baseline",
     )
     seeds: int = setting(
-        count_up_to(MOST_SETS),
-        3,
-        "--seeds",
-        "Number of tests on the problem's own inputs, each with another secret seed.  [3]",
+        count_up_to(MOST_SETS), 3, "Number of tests on the problem's own inputs, each with another secret seed.  [3]"
     )
     jobs: int = setting(
         count_up_to(MOST_PROCESSES),
         None,
-        "--jobs",
         "Builds that run in parallel.  [half the processors, on host all; fewer if memory is short]",
     )
     compile_timeout_s: float = setting(
-        parse_seconds, 300.0, "--compile-timeout", "Most seconds for the build of one solution.  [300]"
+        parse_seconds, 300.0, "Most seconds for the build of one solution.  [300]", option="--compile-timeout"
     )
     load_timeout_s: float = setting(
-        parse_seconds, 120.0, "--load-timeout", "Most seconds to import a solution and construct its model.  [120]"
+        parse_seconds,
+        120.0,
+        "Most seconds to import a solution and construct its model.  [120]",
+        option="--load-timeout",
     )
     call_timeout_s: float = setting(
-        parse_seconds, 60.0, "--call-timeout", "Most seconds for one call of forward.  [60]"
+        parse_seconds, 60.0, "Most seconds for one call of forward.  [60]", option="--call-timeout"
     )
     solution_timeout_s: float = setting(
-        parse_seconds, 300.0, "--solution-timeout", "Most seconds for one solution, without its build.  [300]"
+        parse_seconds, 300.0, "Most seconds for one solution, without its build.  [300]", option="--solution-timeout"
     )
     timing: TimingConfig
     memory_limit_bytes: int = setting(
         parse_memory,
         None,
-        "--memory-limit",
         "Most host memory for a solution's process, for example 8GiB.  [32GiB, or less on a small machine]",
         kind=str,
+        option="--memory-limit",
     )
     cache_dir: Path = setting(
         parse_path,
         None,
-        "--cache",
         "Folder for compiled extensions and other cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]",
+        option="--cache",
     )
     cache_limit_bytes: int = setting(
-        parse_bytes, CACHE_LIMIT_BYTES, "--cache-limit", "Most disk space for compiled extensions.  [20GiB]", kind=str
+        parse_bytes,
+        CACHE_LIMIT_BYTES,
+        "Most disk space for compiled extensions.  [20GiB]",
+        kind=str,
+        option="--cache-limit",
     )
     workers: int | None = setting(
         optional(count_up_to(MOST_PROCESSES)),
         None,
-        "--workers",
         "Solutions evaluated in parallel.  [one for each visible GPU; 1 on host]",
     )
     shard: str | None = setting(
         optional(parse_shard),
         None,
-        "--shard",
         "Evaluate only part i of n of the solutions, for example 2/8; see harness merge.  [all]",
     )
     executor: ExecutorName = setting(
-        one_of(*get_args(ExecutorName)),
-        None,
-        "--executor",
-        "Where to evaluate: local (this machine) or ray (a cluster).  [local]",
+        one_of(*get_args(ExecutorName)), None, "Where to evaluate: local (this machine) or ray (a cluster).  [local]"
     )
     ray_address: str | None = setting(
-        optional(parse_text),
-        None,
-        "--ray-address",
-        "Address of the Ray cluster: auto or ray://HOST:10001. Implies --executor ray.",
+        optional(parse_text), None, "Address of the Ray cluster: auto or ray://HOST:10001. Implies --executor ray."
     )
     accelerator_type: str | None = setting(
-        optional(parse_text),
-        None,
-        "--accelerator-type",
-        "With Ray: use only GPUs of this model, in Ray's words (H200).",
+        optional(parse_text), None, "With Ray: use only GPUs of this model, in Ray's words (H200)."
     )
 
     @property
@@ -481,7 +455,6 @@ def _parse(
         try:
             parsed[name] = keys[name].parse(value)
         except ValueError as error:
-            option, own = keys[name].option, f"--{name.replace('_', '-')}"
-            typed = f" ({option})" if source == COMMAND_LINE and option not in (None, own) else ""
+            typed = f" ({keys[name].option})" if source == COMMAND_LINE and keys[name].option else ""
             raise ConfigError(f"{source}: `{prefix}{name}`{typed} must be {error}, not {_told(value)}") from None
     return parsed
