@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from harness.catalog.authors import authors_in
-from harness.cli.lazy_progress import LazyProgress
 from harness.cli.options import Settings, with_options
 from harness.cli.output import (
     INTERRUPTED,
@@ -33,6 +32,7 @@ from harness.cli.output import (
     put,
     say,
 )
+from harness.cli.progress import ProgressView
 from harness.core import environment
 from harness.core.cache_dir import ready_cache
 from harness.core.choices import DeviceKind
@@ -276,7 +276,7 @@ def carry_out(
     Raises:
         typer.Exit: Ctrl-C (130), a signal (128 plus its number), or nobody reads the output (as for SIGPIPE).
     """
-    view = LazyProgress(quiet_stdout=quiet_stdout)
+    view = ProgressView(quiet_stdout=quiet_stdout)
     done: Ran | None = None
     try:
         with ended_by_signals(), _ahead(run, settled, found) as ahead:
@@ -306,7 +306,7 @@ def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> Abst
     return start_ahead(settled, found) if run is None else nullcontext()
 
 
-def _left(settled: RunConfig, view: LazyProgress, resumable: bool) -> str:
+def _left(settled: RunConfig, view: ProgressView, resumable: bool) -> str:
     """Return a sentence about the results of an ended run, and how to continue it."""
     # The folder may belong to another run, to which this command would have refused to write.
     if not is_run(settled.run_dir) or not (view.began or settled.resume):

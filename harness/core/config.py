@@ -10,8 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from enum import StrEnum
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -41,6 +40,7 @@ from harness.core.config_values import (
     parse_shard,
     parse_text,
 )
+from harness.core.json_value import to_json
 from harness.core.policy import KEYS as POLICY_KEYS
 from harness.core.policy import Policy, parse_policy
 from harness.core.record import RUN_FORMAT
@@ -277,24 +277,15 @@ class RunConfig:
         Paths below the working directory or the home directory are written relative to it, so that a published run
         does not contain the path of a home directory.
         """
-        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+        value: dict[str, Any] = to_json(self, path=_short)
+        return value
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Policy):
-        return value.to_json()
-    if isinstance(value, TimingConfig):
-        return asdict(value)
-    if isinstance(value, StrEnum):
-        return value.value
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Path):
-        for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
-            if value.is_absolute() and value.is_relative_to(base):
-                return prefix + value.relative_to(base).as_posix()
-        return value.as_posix()
-    return value
+def _short(path: Path) -> str:
+    for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_absolute() and path.is_relative_to(base):
+            return prefix + path.relative_to(base).as_posix()
+    return path.as_posix()
 
 
 KEYS, TIMING_KEYS = settings_of(RunConfig), settings_of(TimingConfig)

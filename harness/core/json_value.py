@@ -6,7 +6,7 @@ Both sides. `Path`, enums, tuples and nested dataclasses are converted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -38,9 +38,11 @@ class JsonObject:
         return from_json(value, cls)
 
 
-def to_json(value: object) -> Any:
-    """Return a dataclass as JSON values."""
-    return _lists(msgspec.to_builtins(value, enc_hook=_plain))
+def to_json(value: object, *, path: Callable[[Path], str] = str) -> Any:
+    """Return a dataclass as JSON values; `path` gives the text of a path."""
+    return _lists(
+        msgspec.to_builtins(value, enc_hook=lambda item: path(item) if isinstance(item, Path) else _plain(item))
+    )
 
 
 def _lists(value: Any) -> Any:
@@ -76,8 +78,6 @@ def fault_of(error: msgspec.ValidationError) -> str:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Path):
-        return str(value)
     if isinstance(value, Mapping):
         return dict(value)
     for base in (int, float, str):  # subclasses, such as the numbers of numpy

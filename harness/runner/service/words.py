@@ -6,15 +6,13 @@ Trusted side.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.core.config import Machine, RunConfig, TimingConfig, resolve
+from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import MachineError
 from harness.core.json_value import from_json, to_json
-from harness.core.policy import Policy
 from harness.results.reader import StoreUnavailable
 from harness.runner.executors import ExecutorError
 from harness.runner.listeners import PendingSolution
@@ -36,26 +34,14 @@ OF_ONE_RUN: Mapping[str, Any] = {
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that runs sharing builders and referees must have in common."""
-    value: dict[str, Any] = {}
-    for item in fields(RunConfig):
-        held = getattr(replace(config, **OF_ONE_RUN), item.name)
-        value |= asdict(held) if isinstance(held, TimingConfig) else {item.name: _plain(held)}
-    return value
+    value: dict[str, Any] = to_json(replace(config, **OF_ONE_RUN))
+    timing: dict[str, Any] = value.pop("timing")
+    return value | timing
 
 
 def config_of(settings: Mapping[str, Any], machine: Machine) -> RunConfig:
     """Invert `shared_settings`. Raises `ConfigError`."""
     return resolve(machine=machine, run_id="served", options=settings, source="harness serve")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Policy):
-        return value.to_json()
-    if isinstance(value, StrEnum):
-        return value.value
-    if isinstance(value, Path):
-        return str(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def work_json(work: PendingSolution) -> dict[str, Any]:
