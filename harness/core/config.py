@@ -98,7 +98,7 @@ class Setting:
 
 
 def setting(parse: Callable[[object], object], default: object, help: str, **more: Any) -> Any:
-    """Declare a field of `RunConfig` or `TimingConfig`; the arguments are those of `Setting`."""
+    """Declare a field that is a setting; the arguments are those of `Setting`."""
     return field(metadata={"setting": Setting(parse, default, help, **more)})
 
 

@@ -311,7 +311,7 @@ class OutputFields(NamedTuple):
 
 
 class OutputClaim(OutputFields):
-    """A claim to send. Received ones have no default: each of the six values must be there."""
+    """A claim to send; in a received one each of the six values must be there."""
 
     __slots__ = ()
 

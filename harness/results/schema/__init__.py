@@ -1,4 +1,6 @@
-"""JSON Schemas of a record (`record.json`) and of `run.yaml` (`run.json`), made from their declarations.
+"""JSON Schemas of a record (`record.json`) and of `run.yaml` (`run.json`).
+
+They are made from the declarations of both.
 
 Trusted side. `UPDATE_GOLDEN=1 pytest tests/unit/results/test_schema.py` writes the files again.
 """
