@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.core.choices import PrecisionClass
+from harness.core.json_value import JsonObject, to_json
 
 CONCENTRATED = 1 / 32
 """Standard deviation over RMS of the truth below which its values are long sums of one sign."""
@@ -24,7 +25,7 @@ MOST_RMS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorLimits:
+class ErrorLimits(JsonObject):
     """The largest scaled errors that a class allows.
 
     `note` says why they differ from the table.
@@ -36,9 +37,6 @@ class ErrorLimits:
 
     def admits(self, rms_error: float, max_error: float) -> bool:
         return rms_error <= self.rms and max_error <= self.max
-
-    def to_json(self) -> dict[str, Any]:
-        return {"rms": self.rms, "max": self.max, "note": self.note}
 
 
 UNLIMITED = ErrorLimits(rms=math.inf, max=math.inf)
@@ -140,26 +138,8 @@ class TensorComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; non-finite numbers become strings."""
-        return {
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "count": self.count,
-            "compared": self.compared,
-            "exact": self.exact,
-            "truth_rms": self.truth_rms,
-            "truth_spread": self.truth_spread,
-            "rms_error": self.rms_error,
-            "max_error": self.max_error,
-            "rest_rms_error": self.rest_rms_error,
-            "non_finite_mismatches": self.non_finite_mismatches,
-            "borrowed": self.borrowed,
-            "wrong": self.wrong,
-            "wrong_beyond": self.wrong_beyond,
-            "unwritten": self.unwritten,
-            "first": self.first.to_json() if self.first else None,
-            "worst": self.worst.to_json() if self.worst else None,
-            "pattern": self.pattern,
-        }
+        value: dict[str, Any] = to_json(replace(self, first=None, worst=None))
+        return value | {"first": self.first and self.first.to_json(), "worst": self.worst and self.worst.to_json()}
 
     def within(self, limits: ErrorLimits) -> bool:
         """Return whether every entry is proven to agree, within these limits."""
