@@ -102,9 +102,10 @@ class Task(JsonObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(JsonObject):
-    """Result of one evaluation.
+    """Result of one evaluation: the referee's verdict.
 
-    The fields have the meaning of `Record`; `detail` is text for the log.
+    The fields have the meaning of `Record`; `detail` is text for the log. The verdict is final, unless
+    `policy_may_refuse`: then the run's policy has the last word (`core.policy.apply`).
     """
 
     status: Status
@@ -114,3 +115,8 @@ class Outcome(JsonObject):
     timing: Mapping[str, Any] | None = None
     labels: tuple[str, ...] = ()
     detail: str = ""
+
+    @property
+    def policy_may_refuse(self) -> bool:
+        """Whether the run's policy may still change the status."""
+        return self.status is Status.passed

@@ -100,11 +100,7 @@ class Element:
     expected: float | int
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "index": list(self.index),
-            "got": _plain(self.got),
-            "expected": _plain(self.expected),
-        }
+        return {"index": list(self.index), "got": _plain(self.got), "expected": _plain(self.expected)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

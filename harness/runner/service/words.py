@@ -14,8 +14,8 @@ from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import MachineError
 from harness.core.json_value import from_json, to_json
 from harness.results.reader import StoreUnavailable
-from harness.runner.executors import ExecutorError
-from harness.runner.listeners import PendingSolution
+from harness.runner.executors import ExecutorError, SlotLost
+from harness.runner.plan import PendingSolution
 from harness.runner.service import ServiceError
 
 OF_ONE_RUN: Mapping[str, Any] = {
@@ -55,7 +55,7 @@ def work_of(value: Mapping[str, Any]) -> PendingSolution:
 
 
 _ERRORS: Mapping[str, type[Exception]] = {
-    **{kind.__name__: kind for kind in (ExecutorError, MachineError, ServiceError, StoreUnavailable)},
+    **{kind.__name__: kind for kind in (ExecutorError, MachineError, ServiceError, SlotLost, StoreUnavailable)},
     **dict.fromkeys(("CacheError", "SandboxUnavailable"), MachineError),
 }
 """Errors that are not the harness's own fault. A call has no use for the modules of the last two."""

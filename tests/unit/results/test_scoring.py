@@ -18,15 +18,13 @@ from harness.core.problem import Problem, Solution, Workload
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome
+from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.scoring import (
-    By,
-    Metric,
     Selection,
     baselines_of,
     entries_of,
     fast_p,
     geometric_mean,
-    leaderboard,
     pass_at_k,
     score,
     select,
@@ -153,6 +151,12 @@ class TestLikeWithLike:
         rows = leaderboard(records, by=By.solution)
         assert [row.rank for row in rows] == [1, 1]
         assert len(leaderboard(records, by=By.problem)) == 2
+        of_one = [record(speedup=2.0, problem_digest="x"), record(speedup=3.0, problem_digest="y", solution="a/new.py")]
+        assert len(select(entries_of(of_one), Selection.best)) == 2
+        wrong = [
+            record(status=Status.wrong_value, problem_digest="y", solution=f"a/{n}.py", sample=n) for n in (1, 2, 3)
+        ]
+        assert score(entries_of([of_one[0], *wrong]), ks=(1,)).pass_at_k == {1: pytest.approx(1 / 2)}
 
     def test_the_latest_of_several_runs_counts(self) -> None:
         old = record(speedup=9.0, finished_at="2026-01-01T00:00:00Z")
