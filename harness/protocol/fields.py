@@ -136,6 +136,10 @@ def report(value: object) -> dict[str, Any]:
         MessageError: A type or size is wrong.
     """
     finding = convert(value, _Finding)
+    for item in finding.values():
+        # Unsigned numbers of 64 bits (an index of -1, as the host device sees it) are more than msgspec can bound.
+        if any(isinstance(part, int) and abs(part) >= 2**64 for part in (item if isinstance(item, list) else [item])):
+            raise MessageError("expected an integer of at most 64 bits")
     return {
         name[:MAX_REPORT_TEXT]: item[:MAX_REPORT_TEXT] if isinstance(item, str) else item
         for name, item in finding.items()
@@ -144,6 +148,6 @@ def report(value: object) -> dict[str, Any]:
 
 _Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 _Finding: Any = Annotated[
-    dict[str, bool | Integer | _Finite | Text | Annotated[list[Integer], Meta(max_length=64)] | None],
+    dict[str, bool | int | _Finite | Text | Annotated[list[int], Meta(max_length=64)] | None],
     Meta(max_length=MAX_REPORT_FIELDS),
 ]
