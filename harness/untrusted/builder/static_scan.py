@@ -50,7 +50,8 @@ def foreseen(source: str, parameters: Sequence[Sequence[Any]]) -> Iterator[Exten
         reader = Reader(tree)
         arches = _arches(reader, tree)
         names = _names(tree)
-        for call in reader.calls(lambda held: _is_meant(held, names)):
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_meant(node, names)]
+        for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
             try:
                 given = bind(function, *_arguments(reader, call))
                 spec = replace(read_inline(given), cuda_arch_list=arches)
