@@ -177,9 +177,6 @@ class Catalog(Mapping[str, Problem]):
 def load_problems(root: Path) -> Catalog:
     """Read all problems in `root` and in the folders one level below it.
 
-    Args:
-        root: Folder of problems.
-
     Returns:
         The catalog. A problem that can't be read is in `Catalog.unreadable`.
 

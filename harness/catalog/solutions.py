@@ -113,9 +113,6 @@ def find_authors(solutions: Sequence[Solution]) -> tuple[dict[str, Author], list
     Never raises, because a wrong `author.yaml` must not prevent the evaluation. If two folders of one author's name
     differ, the file of the later solution counts.
 
-    Args:
-        solutions: The solutions.
-
     Returns:
         The authors with a readable file, by name; and one line for each file that can't be read.
     """
@@ -229,9 +226,6 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
 
 def bounded_source(path: Path) -> tuple[str, Failure | None]:
     """Read a solution's file.
-
-    Args:
-        path: The file.
 
     Returns:
         The source, and None. If the file is not UTF-8: its bytes decoded with `surrogateescape` (unequal to any

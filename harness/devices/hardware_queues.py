@@ -37,9 +37,6 @@ _SEVERAL = re.compile(
 def queues_for(source: str) -> Mapping[str, str]:
     """Return the environment variables for the process that runs `source`.
 
-    Args:
-        source: All source text of a solution.
-
     Returns:
         `ONE_QUEUE`, or nothing if the solution may use several streams.
     """

@@ -143,14 +143,6 @@ def begin_ahead(
     """Start compiling the extensions that a static scan finds, in the background.
 
     Pass the result to `build_solution` with the same arguments, or close it.
-
-    Args:
-        source: Text of the solution.
-        zygotes: Processes to fork from.
-        toolchain: How to build.
-        cache: Cache of modules.
-        timeout_s: Limit in seconds for compiling one extension.
-        sandbox: Sandbox mode.
     """
     begun = _compilations(source, zygotes, toolchain, cache, timeout_s, sandbox)
     begun.foresee()

@@ -312,9 +312,6 @@ def _first_way(unit: Unit, lean_options: Mapping[str, str], quick_commands: Mapp
 def cuda_home(nvcc: Path) -> Path:
     """Return the CUDA toolkit's folder.
 
-    Args:
-        nvcc: Path of nvcc.
-
     Raises:
         MachineError: No folder has CUDA's headers.
     """

@@ -26,11 +26,7 @@ __all__ = ["install_load_inline", "main"]
 
 
 def install_load_inline(*, checked: bool) -> None:
-    """Replace torch's `load_inline` in this process by a build for the host device.
-
-    Args:
-        checked: Whether kernels are built with checks.
-    """
+    """Replace torch's `load_inline` in this process by a build for the host device."""
 
     def load_inline(
         name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *_: Any, **options: Any
