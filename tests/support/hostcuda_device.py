@@ -21,7 +21,7 @@ import torch
 
 from harness.hostcuda.translate import build
 from harness.untrusted.contestant.hostcuda import shim
-from harness.untrusted.contestant.hostcuda.loader import load
+from tests.support.hostcuda_loader import load
 
 SOURCE = Path(__file__).with_name("hostcuda_device.cu").read_text()
 """One extension for all cases, so that one compiler run serves them."""

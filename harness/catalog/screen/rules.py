@@ -59,7 +59,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def triggers(kind: str) -> dict[str, str]:
-    """Return the names of one kind (such as `python` or `cpp`), with the rule that each triggers."""
+    """Return the names of one kind (`python`, `cpp`, …) with their rules."""
     return {word: name for name, rule in _FILE["rules"].items() for word in rule.get(kind, "").split()}
 
 

@@ -102,7 +102,7 @@ class Reader:
 
 
 def _bindings(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Yield each name that the text binds or modifies, with its value if that is an expression."""
+    """Yield each name that is bound or modified, and its value if it is plain."""
     given: dict[ast.expr, ast.expr] = {}
     for node in ast.walk(tree):
         match node:
@@ -134,7 +134,7 @@ def _bindings(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets of an assignment with their values, those of `a, (b, c) = x, (y, z)` too."""
+    """Yield targets and values; `a, (b, c) = x, (y, z)` has five pairs."""
     yield target, value
     match target, value:
         case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))):

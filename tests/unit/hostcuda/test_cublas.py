@@ -35,7 +35,7 @@ pytestmark = [
 @cache
 def found() -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, str(SUPPORT / "hostcuda_cublas.py")],
+        [sys.executable, "-m", "tests.support.hostcuda_cublas"],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

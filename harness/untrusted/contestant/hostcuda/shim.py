@@ -28,7 +28,6 @@ __all__ = [
     "as_host",
     "clear",
     "collect_reports",
-    "device_of",
     "launches",
     "load_module",
     "mark_cuda",
@@ -99,11 +98,6 @@ def as_host(tensor: torch.Tensor) -> torch.Tensor:
     _need()
     host: torch.Tensor = _bridge.as_host(tensor.detach())
     return host
-
-
-def device_of(tensor: torch.Tensor) -> str:
-    """Return "cuda" or "cpu", as the solution sees the tensor."""
-    return tensor.device.type
 
 
 def set_schedule(number: int) -> None:
