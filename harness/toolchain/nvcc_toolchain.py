@@ -274,7 +274,9 @@ class NvccToolchain:
         if self._headers is None or ("split" if unit.cuda else "prebuilt") not in self._ways:
             return None
         own = f"{OWN}/quick-{unit.file}"
-        header = self._headers.unit(unit.text, python=False)
+        text = unit.text if unit.cuda else fast_paths.bound_text(spec, unit)
+        # Not of the unit's text: its bindings mention pybind11, whose headers cost more than this way saves.
+        header = None if text is None else self._headers.unit(text, python=False)
         if unit.cuda:
             given = fast_paths.host_flags(_given(spec.extra_cuda_cflags))
             own_headers = spec.files or spec.extra_include_paths  # they may hold kernels and can't be split
@@ -286,7 +288,6 @@ class NvccToolchain:
             settings = fast_paths.split_settings(self._cxx, flags, self._torch.include_folders(), include)
             command, files = fast_paths.split_command(unit, f"{own}/settings.json"), {"settings.json": settings}
         else:
-            text = fast_paths.bound_text(spec, unit)
             if text is None or header is None or self._headers.bindings is None:
                 return None
             flags = self._headers.flags(own, kind="core", precompiled_for=spec.extra_cflags)
