@@ -1,14 +1,7 @@
 """Read solution files into `Solution` values; their paths name the problem.
 
 Trusted side. The files are untrusted: they are read as text of limited size, links that leave the given folder are
-refused, and names must be safe to print and to use in a path. Meaning of a path:
-
-    <folder>/<author>/level1/16_naive.py                problem level1/16 by <author>
-    <folder>/<author>/level1/16_sample3.py              the same, sample 3 (`_sample_3` and `-sample3` too)
-    <folder>/<run>/level_1_problem_16_sample_0_kernel.py    KernelBench's name: level1/16, sample 0, author <run>
-    anything.py                                         the problem of `--problem`; author "local" by default
-
-`<author>/author.yaml` (`<run>/author.yaml`) is optional: `display_name`, `model`, `notes`, all texts.
+refused, and names must be safe to print and to use in a path. guides/commands.md says what a path means.
 """
 
 from __future__ import annotations

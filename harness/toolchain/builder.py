@@ -1,11 +1,7 @@
 """Build one solution: discover its extensions and compile those not cached.
 
 Trusted side. No text of the solution is executed or given to a shell here, and modules are copied, never loaded. May be
-called from many threads and processes at once: equal extensions are compiled once.
-
-Extensions that a static scan finds are compiled while the discovery still runs; the discovery alone decides. An
-extension that does not build is no verdict yet, because some solutions catch the error: the discovery is repeated with
-that error. See guides/design/discovery.md.
+called from many threads and processes at once: equal extensions are compiled once. See guides/design/discovery.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Build extensions with g++ and nvcc as torch's `load_inline` does, in less time.
 
-Trusted side. Writes files; runs only version queries and, in `warm_up`, the compiler on torch's own headers.
-
-The written sources, the flags and their order are torch's, so that messages and line numbers are the usual ones. There
-are three differences: each unit is compiled by a fast path first (`fast_paths.py`), then with lean headers
-(`headers/lean.py`), and nvcc also writes line tables (`-lineinfo`) and resource usage (`-Xptxas -v`), which do not
-change the code. See guides/design/split_builds.md.
+Trusted side. Writes files; runs only version queries and, in `warm_up`, the compiler on torch's own headers. Sources,
+flags and their order are torch's, so that messages and line numbers are the usual ones; nvcc also writes line tables
+and resource usage, which do not change the code. See guides/design/split_builds.md.
 """
 
 from __future__ import annotations
