@@ -1,7 +1,8 @@
 # make eval    score solutions/examples here: verdicts and a leaderboard (on the GPU, or on the CPU where there is none)
 # make test    ruff, mypy, import contracts, and the fast tier of the tests (FILES="tests/unit/core": only these tests)
 # make test-changed  the tests that a change since BASE (default: origin/main) may affect
-# make test-all      ruff, mypy, import contracts, and all tests
+# make test-all      ruff, mypy, import contracts, and all tests (SHARD=1/4: a quarter of the files)
+# make mutants MODULE=harness/referee/timing/claims.py   small changes that the module's tests do not notice
 # make warmup  what the first evaluation would otherwise wait for (done once, cached)
 # make clean   remove .venv and caches
 #
@@ -34,7 +35,7 @@ endif
 
 PYTEST = $(RUN) -m pytest -q $$($(RUN) -c "import xdist" 2>/dev/null && echo "-n $(WORKERS) --dist loadgroup")
 
-.PHONY: eval test test-all test-changed checks warmup clean install
+.PHONY: eval test test-all test-changed mutants checks warmup clean install
 .DEFAULT_GOAL := eval
 
 install: $(INSTALLED)
@@ -61,8 +62,12 @@ test: checks
 test-changed: checks
 	@$(PYTEST) --changed $(or $(BASE),origin/main)
 
+mutants: $(INSTALLED)
+	@$(RUN) -c "import cosmic_ray" 2>/dev/null || $(RUN) -m pip install -q -c constraints.txt -e '.[mutants]'
+	$(RUN) -m tests.support.mutants $(MODULE)
+
 test-all: checks
-	@$(PYTEST)
+	@$(PYTEST) $(if $(SHARD),--shard $(SHARD))
 
 .venv/.installed: pyproject.toml constraints.txt
 	@python="$${PYTHON:-$$($(FIND_PYTHON))}"

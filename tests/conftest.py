@@ -94,6 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--changed", metavar="REVISION", help="only tests that a change since this git revision may affect"
     )
+    parser.addoption("--shard", metavar="I/N", help="part I of N of the test files, of about the same duration")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -164,6 +165,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _choose_tier(config: pytest.Config, items: list[pytest.Item]) -> None:
     tier, base = config.getoption("--tier"), config.getoption("--changed")
     kept = list(items)
+    if which := config.getoption("--shard"):
+        try:
+            part = tiers.shard({item.nodeid.partition("::")[0] for item in items}, which)
+        except ValueError as error:
+            raise pytest.UsageError(f"--shard: {error}") from None
+        kept = [item for item in kept if item.nodeid.partition("::")[0] in part]
     if base:
         files = tiers.changed_test_files(base)
         if config.getoption("--tier") != "rest":

@@ -193,9 +193,9 @@ def compare_cuda(chosen: Sequence[entries.Entry], jobs: int, sanitize_all: bool)
                 kind = "broken" if entry.defect else "corpus"
                 return Result(entry=entry.name, kind=kind, device="cuda", outcome="build_error", detail=log[-2000:])
             if entry.defect is None:
-                tools = ("memcheck", "racecheck", "initcheck", "synccheck") if sanitize_all else ()
+                tools = ["memcheck", "racecheck", "initcheck", "synccheck"] if sanitize_all else []
             else:
-                tools = (entry.defect.tool,) if entry.defect.tool else ()
+                tools = [entry.defect.tool] if entry.defect.tool else []
             return run_cuda(entry, program, root / f"{entry.name}.files", tools)
 
         builds = {entry.name: builders.submit(built, entry) for entry in chosen}

@@ -33,6 +33,7 @@ sys.path.insert(0, str(ROOT))
 
 from harness.hostcuda.translate import build as host_build  # noqa: E402
 from tests.hostcuda import corpus_entries as entries  # noqa: E402
+from tests.hostcuda.corpus_entries import Entry  # noqa: E402
 from tests.hostcuda.results import Finding, Result  # noqa: E402
 
 BATCH = 48
@@ -48,12 +49,12 @@ _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
 class Batch:
     """Several entries as one CUDA source. `first_lines[i]` is where line 1 of entry i stands in `source`."""
 
-    entries: tuple[entries.Entry, ...]
+    entries: tuple[Entry, ...]
     source: str
     declarations: str
     first_lines: tuple[int, ...]
 
-    def place(self, line: int) -> tuple[entries.Entry, int] | None:
+    def place(self, line: int) -> tuple[Entry, int] | None:
         """The entry and its own line number that a line of the joined source belongs to."""
         for entry, first in zip(reversed(self.entries), reversed(self.first_lines), strict=True):
             if line >= first:

@@ -211,7 +211,9 @@ def process_with(part: str) -> int | None:
 def killed(pid: int | None) -> bool:
     """Whether it could be killed: on a busy machine what was found may have ended meanwhile."""
     try:
-        return pid is not None and os.kill(pid, signal.SIGKILL) is None
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        return pid is not None
     except ProcessLookupError:
         return False
 

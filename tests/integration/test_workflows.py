@@ -48,11 +48,30 @@ def test_a_workflow_can_only_read_and_leaves_no_credentials_behind(path: Path) -
 
 
 def test_pull_requests_never_reach_the_own_runner() -> None:
-    for job in read(ROOT / ".github" / "workflows" / "score.yml")["jobs"].values():
-        if "self-hosted" in job["runs-on"]:
-            assert "github.event_name == 'workflow_dispatch'" in job["if"]
-            assert "default_branch" in job["if"]
-            assert job["environment"]
+    """Those of forks never, and those of this repository only by a label, which takes the right to write."""
+    for path in WORKFLOWS:
+        for job in read(path)["jobs"].values():
+            if "self-hosted" in job["runs-on"]:
+                by_hand = "github.event_name == 'workflow_dispatch'" in job["if"] and "default_branch" in job["if"]
+                label = "github.event.label.name == 'gpu'" in job["if"]
+                own = "github.event.pull_request.head.repo.full_name == github.repository" in job["if"]
+                assert by_hand or (label and own)
+                assert job["environment"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_to_a_commit_with_the_version_beside_it(path: Path) -> None:
+    uses = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
+    assert uses
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line) for line in uses), uses
+
+
+def test_a_branch_is_not_tested_twice_and_the_default_branch_is_tested_to_the_end() -> None:
+    test = read(ROOT / ".github" / "workflows" / "test.yml")
+    assert test[True]["push"] == {"branches": ["main"]}
+    assert test["concurrency"]["cancel-in-progress"] == "${{ github.event_name == 'pull_request' }}"
+    shards = test["jobs"]["all"]["strategy"]["matrix"]["shard"]
+    assert shards == [f"{part}/{len(shards)}" for part in range(1, len(shards) + 1)]
 
 
 def commands(path: Path) -> list[list[str]]:

@@ -59,11 +59,11 @@ SPOILT = 1
 """The call whose answer is changed."""
 
 
-def _set(place: int, value: float) -> Callable[[torch.Tensor], None]:
+def _set(place: int, value: float) -> Callable[[torch.Tensor], object]:
     return lambda tensor: tensor.view(-1)[place : place + 1 or None].fill_(value)
 
 
-def _scale(by: float) -> Callable[[torch.Tensor], None]:
+def _scale(by: float) -> Callable[[torch.Tensor], object]:
     return lambda tensor: tensor.copy_(tensor.to(torch.complex128 if tensor.is_complex() else torch.float64) * by)
 
 

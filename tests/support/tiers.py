@@ -87,6 +87,33 @@ def chosen_rest(names: Iterable[str], limit_s: float, workers: int, changed: Col
     return found
 
 
+def shard(files: Iterable[str], which: str) -> set[str]:
+    """Return one of several parts of the test files that take about the same time.
+
+    Args:
+        files: Test files.
+        which: `I/N`: part I of N, counted from 1.
+
+    Raises:
+        ValueError: `which` is something else.
+    """
+    index, _, parts = which.partition("/")
+    if not (index.isdecimal() and parts.isdecimal() and 1 <= int(index) <= int(parts)):
+        raise ValueError(f"a shard is I/N with 1 <= I <= N, such as 2/4, not {which!r}")
+    seconds = dict.fromkeys(sorted(files), LISTED_S)
+    for name, measured in durations().items():
+        if (file := name.partition("::")[0]) in seconds:
+            seconds[file] += measured
+    sums = [0.0] * int(parts)
+    part = set()
+    for file in sorted(seconds, key=lambda file: -seconds[file]):
+        least = sums.index(min(sums))
+        sums[least] += seconds[file]
+        if least == int(index) - 1:
+            part.add(file)
+    return part
+
+
 def last_runs() -> dict[str, float]:
     """When each test function was last run on this machine, as Unix time."""
     try:
@@ -129,11 +156,11 @@ def changed_test_files(base: str) -> set[str]:
         if path.endswith(".py") and module in graph.modules:
             affected |= {module} | graph.find_downstream_modules(module) - {"harness"}
     files = TESTS.rglob("test_*.py")
-    found = {path.relative_to(ROOT).as_posix() for path in files if affected & _imported(path)}
+    found = {path.relative_to(ROOT).as_posix() for path in files if affected & imported(path)}
     return found | {path for path in paths if path.startswith("tests/") and Path(path).name.startswith("test_")}
 
 
-def _imported(path: Path) -> set[str]:
+def imported(path: Path) -> set[str]:
     """Modules of the harness that a test file names in its imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -12,12 +12,17 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.protocol.channel import Channel
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def _outcome(action):
+def _outcome(action: Callable[[], object]) -> str:
     """`ok`, or the name of the error."""
     try:
         action()
@@ -26,36 +31,36 @@ def _outcome(action):
     return "ok"
 
 
-def _call(number, *arguments):
+def _call(number: int, *arguments: Any) -> str:
     ctypes.set_errno(0)
     result = _libc.syscall(ctypes.c_long(number), *(ctypes.c_long(a) for a in arguments))
     return "ok" if result >= 0 else errno.errorcode[ctypes.get_errno()]
 
 
-def leave_at_once(channel, fds):
+def leave_at_once(channel: Channel, fds: list[int]) -> None:
     os._exit(0)
 
 
-def segfault(channel, fds):
+def segfault(channel: Channel, fds: list[int]) -> None:
     ctypes.string_at(0)
 
 
-def abort(channel, fds):
+def abort(channel: Channel, fds: list[int]) -> None:
     os.abort()
 
 
-def spin(channel, fds):
+def spin(channel: Channel, fds: list[int]) -> None:
     channel.send({"spinning": True})
     while True:
         pass
 
 
-def stop_itself(channel, fds):
+def stop_itself(channel: Channel, fds: list[int]) -> None:
     channel.send({"stopping": True})
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def fork_bomb(channel, fds):
+def fork_bomb(channel: Channel, fds: list[int]) -> None:
     """Fork until it is refused, in the children too."""
     made = 0
     deadline = time.monotonic() + 10
@@ -63,7 +68,7 @@ def fork_bomb(channel, fds):
         try:
             pid = os.fork()
         except OSError as error:
-            channel.send({"refused": errno.errorcode[error.errno], "made": made})
+            channel.send({"refused": errno.errorcode.get(error.errno or 0), "made": made})
             time.sleep(600)
         if pid == 0:
             time.sleep(600)
@@ -71,7 +76,7 @@ def fork_bomb(channel, fds):
     channel.send({"refused": None, "made": made})
 
 
-def runaway_fork_bomb(channel, fds):
+def runaway_fork_bomb(channel: Channel, fds: list[int]) -> None:
     """Every process forks for ever, none waits for anything."""
     channel.send({"started": True})
     while True:
@@ -81,7 +86,7 @@ def runaway_fork_bomb(channel, fds):
             continue
 
 
-def run_away(channel, fds):
+def run_away(channel: Channel, fds: list[int]) -> None:
     """Four chains of processes in sessions of their own, each of which ends as soon as the next one runs."""
     for _ in range(4):
         if os.fork() == 0:
@@ -93,7 +98,7 @@ def run_away(channel, fds):
     time.sleep(1000)
 
 
-def daemon(channel, fds):
+def daemon(channel: Channel, fds: list[int]) -> None:
     """Double fork, new session, ignore every signal; hold the descriptor open; the target itself leaves."""
     if os.fork() == 0:
         os.setsid()
@@ -111,7 +116,7 @@ def daemon(channel, fds):
     os.read(fds[1], 1)
 
 
-def flood(channel, fds):
+def flood(channel: Channel, fds: list[int]) -> None:
     """1 GB on stdout, half of it through a child process."""
     block = b"x" * 2**20
     if os.fork() == 0:
@@ -124,21 +129,21 @@ def flood(channel, fds):
     channel.send({"written": 1024 * len(block)})
 
 
-def _touch(size):
+def _touch(size: int) -> mmap.mmap:
     block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for offset in range(0, size, 4096):
         block[offset] = 1
     return block
 
 
-def hog_private(channel, fds):
+def hog_private(channel: Channel, fds: list[int]) -> None:
     channel.send({"started": True})
     kept = []
     while True:
         kept.append(_touch(2**24))
 
 
-def hog_shared(channel, fds):
+def hog_shared(channel: Channel, fds: list[int]) -> None:
     channel.send({"started": True})
     kept = []
     while True:
@@ -148,7 +153,7 @@ def hog_shared(channel, fds):
         kept.append(block)
 
 
-def hog_in_children(channel, fds):
+def hog_in_children(channel: Channel, fds: list[int]) -> None:
     channel.send({"started": True})
     while True:
         if os.fork() == 0:
@@ -158,7 +163,7 @@ def hog_in_children(channel, fds):
         time.sleep(0.005)
 
 
-def hog_files(channel, fds):
+def hog_files(channel: Channel, fds: list[int]) -> None:
     """Fill the private folders, which live in memory."""
     channel.send({"started": True})
     for folder in ("/dev/shm", "/tmp", "."):
@@ -171,7 +176,7 @@ def hog_files(channel, fds):
     time.sleep(600)
 
 
-def arrange_signals(channel, fds):
+def arrange_signals(channel: Channel, fds: list[int]) -> None:
     """Have the kernel send other signals than it would for descriptors, or keep others from opening an own file."""
     with open("own", "wb") as file:
         file.write(b"x")
@@ -187,7 +192,7 @@ def arrange_signals(channel, fds):
     channel.send({"outcome": outcome})
 
 
-def hog_page_tables(channel, fds):
+def hog_page_tables(channel: Channel, fds: list[int]) -> None:
     """Look at one page of zeros in every two megabytes: nothing of it is resident, but the kernel's own tables."""
     channel.send({"started": True})
     kept = []
@@ -199,7 +204,7 @@ def hog_page_tables(channel, fds):
         kept.append(block)
 
 
-def hog_inodes(channel, fds):
+def hog_inodes(channel: Channel, fds: list[int]) -> None:
     """Make empty files, whose names and inodes are all that they take."""
     channel.send({"started": True})
     number = 0
@@ -208,7 +213,7 @@ def hog_inodes(channel, fds):
         os.mknod(f"/tmp/{number}")
 
 
-def hog_sockets(channel, fds):
+def hog_sockets(channel: Channel, fds: list[int]) -> None:
     """Fill socket pairs that nobody reads from."""
     channel.send({"started": True})
     kept, data = [], bytes(2**16)
@@ -225,7 +230,7 @@ def hog_sockets(channel, fds):
                 pass
 
 
-def spin_gpu(channel, fds):
+def spin_gpu(channel: Channel, fds: list[int]) -> None:
     """A kernel that runs for minutes."""
     import torch
 
@@ -237,7 +242,7 @@ def spin_gpu(channel, fds):
     torch.cuda.synchronize()
 
 
-def hold_gpu_memory(channel, fds):
+def hold_gpu_memory(channel: Channel, fds: list[int]) -> None:
     """8 GiB of the GPU's memory, never given back."""
     import torch
 
@@ -247,7 +252,7 @@ def hold_gpu_memory(channel, fds):
     time.sleep(600)
 
 
-def hog_disk(channel, fds):
+def hog_disk(channel: Channel, fds: list[int]) -> None:
     folder = channel.receive(30).message["folder"]
     channel.send({"started": True})
     for number in range(100_000):
@@ -255,7 +260,7 @@ def hog_disk(channel, fds):
             file.write(b"x" * 2**22)
 
 
-def hide_on_disk(channel, fds):
+def hide_on_disk(channel: Channel, fds: list[int]) -> None:
     """Close a folder to everybody without capabilities, so that nobody can add up what it holds."""
     folder = channel.receive(30).message["folder"]
     os.mkdir(f"{folder}/closed")
@@ -264,7 +269,7 @@ def hide_on_disk(channel, fds):
     time.sleep(600)
 
 
-def write_everywhere(channel, fds):
+def write_everywhere(channel: Channel, fds: list[int]) -> None:
     """Which of the named paths can be written: a file in a folder, or the file itself."""
     paths = channel.receive(30).message["paths"]
     outcome = {}
@@ -274,14 +279,14 @@ def write_everywhere(channel, fds):
     channel.send({"outcome": outcome})
 
 
-def big_file(channel, fds):
+def big_file(channel: Channel, fds: list[int]) -> None:
     size = channel.receive(30).message["bytes"]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with open("big", "wb") as file:
         channel.send({"outcome": _outcome(lambda: (file.seek(size), file.write(b"x"), file.flush()))})
 
 
-def network(channel, fds):
+def network(channel: Channel, fds: list[int]) -> None:
     """Reach a TCP port, a Unix socket of a path and an abstract one of the machine outside."""
     message = channel.receive(30).message
     outcome = {}
@@ -300,7 +305,7 @@ def network(channel, fds):
     channel.send({"outcome": outcome})
 
 
-def call_tool(channel, fds):
+def call_tool(channel: Channel, fds: list[int]) -> None:
     """Talk to the tool that the zygote runs under, and to the machine outside, on the ports named."""
     message = channel.receive(30).message
     outcome = {}
@@ -313,7 +318,7 @@ def call_tool(channel, fds):
     channel.send({"outcome": outcome})
 
 
-def kill_others(channel, fds):
+def kill_others(channel: Channel, fds: list[int]) -> None:
     """Signal pid 1, the parent, everybody, and processes of the machine outside."""
     pids = channel.receive(30).message["pids"]
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -327,7 +332,7 @@ def kill_others(channel, fds):
     channel.send({"outcome": outcome})
 
 
-def scribble(channel, fds):
+def scribble(channel: Channel, fds: list[int]) -> None:
     """Garbage on every open descriptor."""
     for fd in range(256):
         for _ in range(20):
@@ -338,7 +343,7 @@ def scribble(channel, fds):
     os._exit(0)
 
 
-def close_channel(channel, fds):
+def close_channel(channel: Channel, fds: list[int]) -> None:
     channel.close()
     time.sleep(600)
 
@@ -349,7 +354,7 @@ _CALLS = {
 }
 
 
-def reach_into_init(channel, fds):
+def reach_into_init(channel: Channel, fds: list[int]) -> None:
     """Read, write, trace, throttle the supervisor."""
     calls = _CALLS[platform.machine()]
     buffer = ctypes.create_string_buffer(64)
@@ -373,12 +378,12 @@ def reach_into_init(channel, fds):
     channel.send({"outcome": outcome})
 
 
-def _open(path):
+def _open(path: str) -> None:
     with open(path, "r+b" if path.endswith(("mem", "adj")) else "rb", buffering=0) as file:
         file.read(1)
 
 
-def gain_power(channel, fds):
+def gain_power(channel: Channel, fds: list[int]) -> None:
     """New namespaces, mounts, devices, privileges, kernel knobs."""
     clone = _CALLS[platform.machine()]["clone"]
     outcome = {}
@@ -401,23 +406,23 @@ def gain_power(channel, fds):
     channel.send({"outcome": outcome})
 
 
-def _write(path, data):
+def _write(path: str, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY)
     os.write(fd, data)
 
 
-def _checked(result):
+def _checked(result: int) -> None:
     if result < 0:
         raise OSError(ctypes.get_errno(), "")
 
 
-def denied_calls(channel, fds):
+def denied_calls(channel: Channel, fds: list[int]) -> None:
     """Make each named system call with harmless arguments and say what came."""
     numbers = channel.receive(30).message["numbers"]
     channel.send({"outcome": {name: _call(number, -1, 0, 0, 0, 0, 0) for name, number in numbers.items()}})
 
 
-def send_descriptors(channel, fds):
+def send_descriptors(channel: Channel, fds: list[int]) -> None:
     """Hand the log pipe to the owner, so that it stays open after the end."""
     channel.send({"take": True}, (1, 2))
     channel.receive(30)

@@ -12,22 +12,27 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.protocol.channel import Channel
 
 
-def echo(channel, fds):
+def echo(channel: Channel, fds: list[int]) -> None:
     """Send back what comes, and the bytes readable on each descriptor."""
     message = channel.receive(30).message
     channel.send({"got": message, "read": [os.read(fd, 100).decode() for fd in fds]})
 
 
-def speak(channel, fds):
+def speak(channel: Channel, fds: list[int]) -> None:
     """One line on each stream, from Python and from C."""
     sys.stdout.write("python on stdout\n")
     sys.stderr.write("python on stderr\n")
     ctypes.CDLL(None).printf(b"C on stdout\n")
 
 
-def look(channel, fds):
+def look(channel: Channel, fds: list[int]) -> None:
     """What this process is and sees."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     channel.send(
@@ -56,24 +61,25 @@ def look(channel, fds):
     )
 
 
-def _lines(path):
+def _lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines()
 
 
-def _callers():
-    names, frame = [], sys._getframe(1)
-    while frame := frame.f_back:
+def _callers() -> list[str]:
+    names: list[str] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame := frame.f_back):
         names.append(frame.f_code.co_name)
     return names
 
 
-def see(channel, fds):
+def see(channel: Channel, fds: list[int]) -> None:
     """Which of the paths named in the message can be listed or read."""
     paths = channel.receive(30).message["paths"]
     channel.send({"seen": {path: _seen(path) for path in paths}})
 
 
-def _seen(path):
+def _seen(path: str) -> list[str] | str | None:
     try:
         if os.path.isdir(path):
             return sorted(os.listdir(path))
@@ -83,7 +89,7 @@ def _seen(path):
         return None
 
 
-def write_files(channel, fds):
+def write_files(channel: Channel, fds: list[int]) -> None:
     """Write a file into each folder named."""
     folders = channel.receive(30).message["folders"]
     for folder in folders:
@@ -91,7 +97,7 @@ def write_files(channel, fds):
     channel.send({"done": True})
 
 
-def compile_and_load(channel, fds):
+def compile_and_load(channel: Channel, fds: list[int]) -> None:
     """What a builder does: start a compiler, then load what it made; with many threads and processes."""
     Path("answer.cpp").write_text('extern "C" int answer() { return 42; }\n')
     subprocess.run(["g++", "-shared", "-fPIC", "-o", "answer.so", "answer.cpp"], check=True, text=True)
@@ -106,14 +112,14 @@ def compile_and_load(channel, fds):
     channel.send({"answer": ctypes.CDLL(os.path.abspath("answer.so")).answer(), "ninja": ninja})
 
 
-def nvcc_version(channel, fds):
+def nvcc_version(channel: Channel, fds: list[int]) -> None:
     """Whether the CUDA compiler can be started and makes an object file."""
     Path("kernel.cu").write_text("__global__ void k(float* x) { x[threadIdx.x] = 1.0f; }\n")
     done = subprocess.run(["nvcc", "-c", "-o", "kernel.o", "kernel.cu"], capture_output=True, text=True, check=False)
     channel.send({"returncode": done.returncode, "said": done.stdout + done.stderr})
 
 
-def use_torch(channel, fds):
+def use_torch(channel: Channel, fds: list[int]) -> None:
     """Whether torch, imported before the fork, computes here, in threads and in shared memory too."""
     import torch
 
@@ -123,7 +129,7 @@ def use_torch(channel, fds):
     channel.send({"sum": total, "shared": shared.is_shared(), "preloaded": "torch" in sys.modules})
 
 
-def double_shared(channel, fds):
+def double_shared(channel: Channel, fds: list[int]) -> None:
     """Map memory that the owner made, say what was in it, and double it in place."""
     from harness.core.choices import DeviceKind
     from harness.devices.device import open_device
@@ -140,7 +146,7 @@ def double_shared(channel, fds):
     channel.send({"was": was})
 
 
-def use_gpu(channel, fds):
+def use_gpu(channel: Channel, fds: list[int]) -> None:
     """What a contestant needs of CUDA: a context, memory, kernels, page-locked memory, the driver's files."""
     import torch
 
@@ -163,13 +169,13 @@ def use_gpu(channel, fds):
     )
 
 
-def sleep(channel, fds):
+def sleep(channel: Channel, fds: list[int]) -> None:
     """Say so, then wait to be ended."""
     channel.send({"pid": os.getpid()})
     time.sleep(600)
 
 
-def use_memory(channel, fds):
+def use_memory(channel: Channel, fds: list[int]) -> None:
     """Touch 64 MiB and give it back."""
     block = bytearray(64 * 2**20)
     for index in range(0, len(block), 4096):
@@ -178,13 +184,13 @@ def use_memory(channel, fds):
     channel.receive(30)
 
 
-def leave_with_text(channel, fds):
+def leave_with_text(channel: Channel, fds: list[int]) -> None:
     sys.exit("a reason in words")
 
 
-def leave_with_code(channel, fds):
+def leave_with_code(channel: Channel, fds: list[int]) -> None:
     sys.exit(7)
 
 
-def fail(channel, fds):
+def fail(channel: Channel, fds: list[int]) -> None:
     raise RuntimeError("the target raised")

@@ -95,9 +95,18 @@ def test_other_fences(fence: str) -> None:
 
 
 def test_a_longer_fence_holds_shorter_ones() -> None:
-    body = GOOD.format(tag="a") + '    note = """\n```\nnot the end\n```\n"""\n'
+    """Outside of strings, where only the length tells which fence ends the block."""
+    body = GOOD.format(tag="a") + "\n# The output is\n```\n# 1 2 3\n```\n"
     found = extract(block(body, fence="````"))
     assert found.source == body
+    assert (found.considered[0].first_line, found.considered[0].last_line) == (1, 12)
+    assert found.considered[0].verdict.startswith("taken")
+
+
+def test_a_fence_is_closed_by_its_own_character_only() -> None:
+    body = GOOD.format(tag="a") + "# ~~~\n"
+    found = extract(f"~~~python\n{body}```\n~~~\n")
+    assert found.source == f"{body}```\n"
 
 
 def test_a_fence_inside_a_string_does_not_end_the_block() -> None:
@@ -144,6 +153,10 @@ def test_the_last_mark_ends_the_reasoning() -> None:
     assert tag_of(f"<think>{good('a').rstrip()}</think>\nAs shown above.\n") == "a", "the fence ends on the mark's line"
     assert tag_of(f"{good('a')}</think>\n{good('b')}</think>\n{good('c')}") == "c"
     assert tag_of(f"{good('a')}</think>\n{good('b')}</think> done") == "b"
+    # The answer is broken, what stands between the marks is not: only the answer counts, and it counts as broken.
+    broken = block(BROKEN.format(tag="c"))
+    assert tag_of(f"{good('a')}</think>\n{good('b')}</think>\n{broken}") == "c"
+    assert tag_of(f"{good('a')}</think> ~~~ </think>\n{good('b')}") == "b", "no fence opens between two marks"
 
 
 def test_a_draft_that_was_never_closed_does_not_swallow_the_next() -> None:

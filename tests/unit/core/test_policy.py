@@ -72,6 +72,9 @@ def test_a_share_may_be_required(share: object, refuses: bool) -> None:
         ("policy: {require_custom_kernel: maybe}", ("require_custom_kernel", "true or false")),
         ("policy: {refuse_labels: static_buffer}", ("refuse_labels", "list of labels")),
         ("policy: {min_own_share: 50}", ("min_own_share", "at most 1")),
+        ("policy: {min_own_share: 0}", ("min_own_share", "above 0")),
+        ("policy: {min_own_share: true}", ("min_own_share", "above 0")),
+        ("policy: {min_own_share: -0.5}", ("min_own_share", "above 0")),
         ("policy: strict", ("a mapping of require_custom_kernel",)),
     ],
 )

@@ -292,3 +292,10 @@ class TestNoiseFloor:
         assert found.low is not None
         assert found.low < 1.9
         assert quotient(self.estimate(2.0, None, None), self.estimate(1.0, 0.9, 1.1)).low is None
+
+
+def test_seven_pairs_have_students_interval_and_eight_the_signed_rank_one() -> None:
+    """With seven, the 95 % interval would reach from the smallest average but two to the largest but two."""
+    logs = [0.01 * k * k for k in range(8)]
+    assert interval_of_logs(logs[:7]).method == "student-t"
+    assert interval_of_logs(logs).method == "signed-rank"

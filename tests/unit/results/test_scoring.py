@@ -153,6 +153,12 @@ class TestLikeWithLike:
         rows = leaderboard(records, by=By.solution)
         assert [row.rank for row in rows] == [1, 1]
         assert len(leaderboard(records, by=By.problem)) == 2
+        of_one = [record(speedup=2.0, problem_digest="x"), record(speedup=3.0, problem_digest="y", solution="a/new.py")]
+        assert len(select(entries_of(of_one), Selection.best)) == 2
+        wrong = [
+            record(status=Status.wrong_value, problem_digest="y", solution=f"a/{n}.py", sample=n) for n in (1, 2, 3)
+        ]
+        assert score(entries_of([of_one[0], *wrong]), ks=(1,)).pass_at_k == {1: pytest.approx(1 / 2)}
 
     def test_the_latest_of_several_runs_counts(self) -> None:
         old = record(speedup=9.0, finished_at="2026-01-01T00:00:00Z")

@@ -417,3 +417,86 @@ def test_lines_are_plain_json(tmp_path: Path) -> None:
     value = json.loads(line)
     assert value["format"] == 1
     assert value["speedup"] is None
+
+
+def test_a_record_and_the_run_s_folder_are_synced_before_append_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, int]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), os.fstat(descriptor).st_size))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with create(tmp_path / "r") as store:
+        assert str(tmp_path / "r") in [path for path, _ in synced], "the new files' names"
+        for number in range(2):
+            store.append(record(f"{number}.py"))
+            lines = tmp_path / "r" / "records.jsonl"
+            assert synced[-1] == (str(lines), lines.stat().st_size), "the whole line, not before it is written"
+
+
+def test_part_of_a_line_that_an_append_left_is_cut_off_by_the_next(tmp_path: Path) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record("0.py"))
+        with (tmp_path / "r" / "records.jsonl").open("ab") as file:
+            file.write(b'{"format": 1, "solu')
+        store.append(record("1.py"))
+    again = RunStore.open(tmp_path / "r")
+    assert [item.solution for item in again.records()] == ["0.py", "1.py"]
+    assert again.notes == ()
+
+
+@pytest.mark.parametrize(("free_bytes", "fits"), [(2**20 + 2**16, True), (2**20, False)])
+def test_no_verdict_is_written_onto_a_nearly_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, fits: bool
+) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record("0.py"))
+        real = os.fstatvfs(0)
+        values = list(real)
+        values[:5] = [4096, 1, 10**6, free_bytes, free_bytes]
+        monkeypatch.setattr(os, "fstatvfs", lambda _: os.statvfs_result(values))
+        if fits:
+            store.append(record("1.py"))
+        else:
+            with pytest.raises(StoreUnavailable, match="No space left"):
+                store.append(record("1.py"))
+        monkeypatch.undo()
+        assert len(store.records()) == 1 + fits
+
+
+def test_a_withdrawn_run_leaves_a_folder_that_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("kept")
+    with create(tmp_path / "mine") as store:
+        store.withdraw()
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "kept"
+    assert not (tmp_path / "mine" / "run.yaml").exists()
+    with create(tmp_path / "new") as store:
+        store.withdraw()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("version", [0, -1, 2, "1", None])
+def test_another_format_of_a_run_is_refused(tmp_path: Path, version: object) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record())
+    path = tmp_path / "r" / "run.yaml"
+    path.write_text(path.read_text().replace("format: 1\n", f"format: {json.dumps(version)}\n"))
+    with pytest.raises(StoreError, match="format"):
+        RunStore.open(tmp_path / "r").head  # noqa: B018
+
+
+@pytest.mark.parametrize("version", [0, -1, 2, "1", None, 1.5])
+def test_another_format_of_a_record_is_refused(tmp_path: Path, version: object) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record("0.py"))
+        store.append(record("1.py"))
+    path = tmp_path / "r" / "records.jsonl"
+    first, second = path.read_text().splitlines()
+    path.write_text(json.dumps(json.loads(first) | {"format": version}) + "\n" + second + "\n")
+    with pytest.raises(StoreError, match="format"):
+        RunStore.open(tmp_path / "r").records()

@@ -163,6 +163,31 @@ def test_a_truth_that_spreads_keeps_the_table_s_limits() -> None:
     assert limits_for(FP32, compare(truth.float(), truth)) == LIMITS[FP32]
 
 
+def test_fp32_allows_a_ten_thousandth_of_the_rms_and_a_thousandth_in_one_place() -> None:
+    truth = torch.tensor([1.0, -1.0] * 500, dtype=torch.float64)
+    limits = limits_for(FP32, compare(truth.float(), truth))
+    for error, passes in ((0.9e-4, True), (1.2e-4, False)):
+        found = compare((truth * (1 + error)).float(), truth, limits=limits)
+        assert (failure_of([found], FP32) is None) == passes, error
+    for error, passes in ((0.9e-3, True), (1.2e-3, False)):
+        one = truth.clone()
+        one[17] += error
+        assert (failure_of([compare(one.float(), truth, limits=limits)], FP32) is None) == passes, error
+
+
+def test_a_concentrated_truth_raises_the_fp32_limit_to_half_its_spread_and_5e_4_at_most() -> None:
+    signs = torch.tensor([1.0, -1.0] * 500, dtype=torch.float64)
+    for spread, rms in ((1e-1, 1e-4), (1e-2, 5e-4), (4e-4, 2e-4), (1e-4, 1e-4)):
+        truth = 1.0 + spread * signs
+        assert limits_for(FP32, compare(truth, truth)).rms == pytest.approx(rms, rel=0.01), spread
+
+
+def test_the_reference_s_own_error_counts_four_times() -> None:
+    truth = torch.tensor([1.0, -1.0] * 500, dtype=torch.float64)
+    limits = limits_for(FP32, compare((truth * (1 + 1e-3)).float(), truth))
+    assert (limits.rms, limits.max) == (pytest.approx(4e-3, rel=1e-3), pytest.approx(4e-3, rel=1e-3))
+
+
 def test_errors_are_those_of_the_definition() -> None:
     truth = torch.tensor([3.0, -4.0, 0.0, 100.0], dtype=torch.float64)
     actual = torch.tensor([3.0, -4.0, 1.0, 110.0])

@@ -10,7 +10,14 @@ import pytest
 
 from harness.core.status import Status
 from harness.referee.timing.calibration import Calibration, calibrate
-from harness.referee.timing.claims import ClaimVerdict, Tolerance, judge_claims
+from harness.referee.timing.claims import (
+    LAUNCHED,
+    QUEUED,
+    ClaimVerdict,
+    Tolerance,
+    judge_back_to_back,
+    judge_claims,
+)
 
 CALLS = 8
 OVERHEAD_S = 200e-6
@@ -210,3 +217,100 @@ def test_less_than_flushes_and_copies_cost_disqualifies() -> None:
     assert verdict.failure is not None
     assert verdict.failure.status is Status.disqualified
     assert "cache flushes and output copies" in verdict.reason
+
+
+class TestLimits:
+    """What is allowed just inside each limit and not just outside, in figures of guides/design/claims.md."""
+
+    exact = Calibration(per_call_s=OVERHEAD_S, spread_s=0.0, bursts=4)
+
+    @pytest.mark.parametrize(("over_s", "possible"), [(140e-6, True), (160e-6, False)])
+    def test_the_sum_of_claims_may_exceed_the_wall_by_a_thousandth_and_50_us(
+        self, over_s: float, possible: bool
+    ) -> None:
+        verdict = judge([(0.1 + over_s) / CALLS] * CALLS, 0.1, self.exact)
+        assert verdict.by_calibration == possible  # rule 4 refuses it then, and a new calibration is made first
+
+    @pytest.mark.parametrize(("over_s", "possible"), [(40e-6, True), (60e-6, False)])
+    def test_the_clocks_of_a_short_burst_may_differ_by_50_us(self, over_s: float, possible: bool) -> None:
+        verdict = judge([(1e-4 + over_s) / CALLS] * CALLS, 1e-4, self.exact)
+        assert verdict.by_calibration == possible
+
+    @pytest.mark.parametrize(("over_s", "possible"), [(55e-6, True), (70e-6, False)])
+    def test_a_call_may_exceed_its_window_by_a_thousandth_and_50_us(self, over_s: float, possible: bool) -> None:
+        claims, windows = [10e-3 + over_s] + [10e-3] * 7, [10e-3] * 8
+        verdict = judge(claims, 8 * (10e-3 + OVERHEAD_S), self.exact, window_s=windows)
+        assert (verdict.failure is None) == possible
+
+    @pytest.mark.parametrize(("share", "possible"), [(0.91, True), (0.89, False)])
+    def test_a_claim_is_impossible_below_nine_tenths_of_the_floor(self, share: float, possible: bool) -> None:
+        verdict = judge([share * 1e-3] * CALLS, CALLS * (1e-3 + OVERHEAD_S), self.exact, floor_s=1e-3)
+        assert (verdict.failure is None) == possible
+
+    @pytest.mark.parametrize(("below", "possible"), [(2, True), (3, False)])
+    def test_a_quarter_of_the_calls_may_lie_below_the_floor(self, below: int, possible: bool) -> None:
+        claims = [0.5e-3] * below + [1e-3] * (CALLS - below)
+        verdict = judge(claims, CALLS * (1e-3 + OVERHEAD_S), self.exact, floor_s=1e-3)
+        assert (verdict.failure is None) == possible
+
+    @pytest.mark.parametrize(("least_share", "possible"), [(0.52, True), (0.48, False)])
+    def test_half_of_the_least_cost_of_trusted_calls_must_be_spent(self, least_share: float, possible: bool) -> None:
+        calibration = Calibration(per_call_s=OVERHEAD_S, spread_s=0.0, bursts=4, least_s=OVERHEAD_S)
+        verdict = judge([1e-3] * CALLS, CALLS * (1e-3 + least_share * OVERHEAD_S), calibration)
+        assert (verdict.failure is None) == possible
+
+    @pytest.mark.parametrize(("mean", "even"), [(1.45, True), (1.55, False)])
+    def test_the_mean_may_be_half_as_much_again_as_the_median(self, mean: float, even: bool) -> None:
+        claims = [1e-3 * (1 + 8 * (mean - 1))] + [1e-3] * 7
+        verdict = judge(claims, math.fsum(claims) + CALLS * OVERHEAD_S, self.exact)
+        assert verdict.accepted == even
+
+    @pytest.mark.parametrize(("last_s", "even"), [(120e-6, True), (200e-6, False)])
+    def test_an_uncounted_call_may_take_50_us_more(self, last_s: float, even: bool) -> None:
+        """Mean at most 1.5 x 20 us + 50 us / 8, that is a last call of at most 20 + 8 x 16.25 = 150 us."""
+        claims = [20e-6] * 7 + [last_s]
+        wall_s = math.fsum(claims) + CALLS * OVERHEAD_S
+        assert judge(claims, wall_s, self.exact, counted=tuple(range(7))).accepted == even
+
+    def test_what_a_single_call_may_hide(self) -> None:
+        """1 ms a burst, 100 us a call, three spreads, and 3 % of what is explained."""
+        calibration = Calibration(per_call_s=OVERHEAD_S, spread_s=7e-6, bursts=4)
+        expected_s = 1e-3 / 8 + 100e-6 + 3 * 7e-6 + 0.03 * (2e-3 + OVERHEAD_S)
+        assert hidden_s(calibration, each_s=2e-3) == pytest.approx(expected_s)
+
+    @pytest.mark.parametrize(
+        ("tolerance", "allowed_s"),
+        [(QUEUED, 20e-6 / 16 + 2e-6 + 0.02 * 101e-6), (LAUNCHED, 300e-6 / 16 + 5e-6 + 0.05 * 101e-6)],
+        ids=["queued", "launched"],
+    )
+    def test_what_back_to_back_calls_may_hide(self, tolerance: Tolerance, allowed_s: float) -> None:
+        calibration = Calibration(per_call_s=1e-6, spread_s=0.0, bursts=4)
+        for share, accepted in ((0.99, True), (1.01, False)):
+            verdict = judge_back_to_back(
+                [16 * (101e-6 + share * allowed_s)],
+                calls=16,
+                claimed_s=100e-6,
+                latency_s=None,
+                calibration=calibration,
+                tolerance=tolerance,
+            )
+            assert (verdict.charge_s == 0.0) == accepted
+            assert verdict.at_least_s == pytest.approx(max(0.0, 101e-6 + share * allowed_s - 1e-6 - allowed_s))
+
+    def test_at_most_half_of_the_clock_is_taken_off_a_launched_call(self) -> None:
+        calibration = Calibration(per_call_s=109e-6, spread_s=0.0, bursts=4, least_s=109e-6)
+        made = {
+            whole: judge_back_to_back(
+                [16 * 112.8e-6],
+                calls=16,
+                claimed_s=5e-6,
+                latency_s=None,
+                calibration=calibration,
+                tolerance=LAUNCHED,
+                by_clock=True,
+                whole=whole,
+            )
+            for whole in (False, True)
+        }
+        assert made[False].at_least_s == pytest.approx(56.4e-6)
+        assert made[True].at_least_s == pytest.approx(112.8e-6)

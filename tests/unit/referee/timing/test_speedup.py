@@ -533,3 +533,9 @@ def test_on_the_host_device_a_round_is_held_against_the_reference_s_bursts_so_fa
     )
     assert (doubt(made, DeviceKind.HOST, None) is None) is explained
     assert doubt(replace(made, held=made.held[:-1]), DeviceKind.HOST, None) is None
+
+
+def test_an_interval_ends_timing_from_the_fourth_round_on() -> None:
+    rule = SettledTimes(target=0.5, budget_s=60.0)
+    ended = [number for number in range(1, 7) if rule(rounds(10e-3, 5e-3, number)) is not None]
+    assert ended[0] == 4
