@@ -1,7 +1,7 @@
 """Optional texts of authors: display name, model, notes.
 
-They come from `author.yaml`, and from `authors` in a `run.yaml`. Records identify an author by the folder's name only; these texts decide nothing. They are untrusted: their length is
-limited here, and pages escape them.
+They come from `author.yaml`, and from `authors` in a `run.yaml`. Records identify an author by the folder's name only;
+these texts decide nothing. They are untrusted: their length is limited here, and pages escape them.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -52,17 +52,7 @@ class Peaks:
         return max(self.copy_bytes_per_s, self.read_bytes_per_s or 0.0)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "copy_bytes_per_s": self.copy_bytes_per_s,
-            "read_bytes_per_s": self.read_bytes_per_s,
-            "flops_per_s": dict(self.flops_per_s),
-            "l2_bytes": self.l2_bytes,
-            "source": self.source,
-            "reference": self.reference,
-            "launch_floor_s": self.launch_floor_s,
-            "launch_latency_s": self.launch_latency_s,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Peaks:

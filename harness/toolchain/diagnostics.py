@@ -131,12 +131,7 @@ class Diagnostics:
     fault: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "error": None if self.error is None else self.error.to_json(),
-            "kernels": [kernel.to_json() for kernel in self.kernels],
-            "not_emulated": list(self.not_emulated),
-            "fault": self.fault,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Diagnostics:
