@@ -35,7 +35,7 @@ pytestmark = [
 @cache
 def found() -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.hostcuda_cublas"],
+        [sys.executable, str(SUPPORT / "hostcuda_cublas.py")],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.xdist_group("test_hostcuda_device")
 """One worker runs all of it: the tests share two runs."""
 
 HERE = TESTS
+SCRIPT = SUPPORT / "hostcuda_device.py"
 SOURCE = (SUPPORT / "hostcuda_device.cu").read_text().splitlines()
 BROKEN = [
     "missing_barrier",
@@ -58,11 +59,7 @@ TIMEOUT_S = 900
 @cache
 def run(names: tuple[str, ...]) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.hostcuda_device", *names],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        cwd=HERE.parent,
+        [sys.executable, str(SCRIPT), *names], capture_output=True, text=True, timeout=TIMEOUT_S, cwd=HERE.parent
     )
     assert done.returncode == 0, done.stderr[-4000:]
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
