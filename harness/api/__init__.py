@@ -15,6 +15,7 @@ from concurrent.futures import as_completed
 
 from harness.api.result import Result, reward
 from harness.api.session import Harness, HarnessClosed
+from harness.results.frame import load_records
 from harness.results.reward import RewardPolicy, SpeedShape
 
-__all__ = ["Harness", "HarnessClosed", "Result", "RewardPolicy", "SpeedShape", "as_completed", "reward"]
+__all__ = ["Harness", "HarnessClosed", "Result", "RewardPolicy", "SpeedShape", "as_completed", "load_records", "reward"]

@@ -22,11 +22,10 @@ from harness.core.choices import PrecisionClass
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
 from harness.core.problem import Solution
-from harness.core.record import Record
 from harness.results.reader import StoreError, StoreUnavailable, is_run
 from harness.results.writer import RunStore
-from harness.runner.listeners import PendingSolution
-from harness.runner.plan import PlannedSolution
+from harness.runner.events import SolutionFinished
+from harness.runner.plan import PendingSolution, PlannedSolution
 
 MAX_LOG_BYTES = 2**20
 """Longest log that is kept, in bytes; of a longer log only the end."""
@@ -97,13 +96,13 @@ class RunKeeper:
                     self._store.note_author(author)
         return findings
 
-    def deliver(self, work: PendingSolution, record: Record) -> Result:
+    def deliver(self, work: PendingSolution, event: SolutionFinished) -> Result:
         """Return the result, and write it to the kept run.
 
         Raises:
             StoreUnavailable: It can't be written; then the run has no record of it, and it may be submitted again.
         """
-        log = _tail(work.log_path)
+        log, record = _tail(work.log_path), event.record
         with self._lock:
             if self._store is not None:
                 # The record comes last: after an error the run has no record.

@@ -13,7 +13,7 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.report.feedback import feedback
 from harness.results.reward import DEFAULT_POLICY, RewardPolicy, reward_of
-from harness.results.scoring import EAGER, baselines_of, entries_of, main_baseline
+from harness.results.scoring import EAGER, baselines_of, main_baseline, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Result:
     def speedups(self) -> dict[str, float]:
         """Speedup over each requested baseline that has a time: name -> speedup."""
         named = (main_baseline(self.record), *baselines_of(self.record), EAGER)
-        found = {name: entries_of([self.record], baseline=name)[0].speedup for name in named}
+        found = {name: scored(self.record, name).speedup for name in named}
         return {name: speedup for name, speedup in found.items() if speedup is not None}
 
     @property

@@ -13,12 +13,12 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypedDict, Unpack
 
-from harness.api.flow import Flow
 from harness.api.given import given_problem, given_solution, given_workload
 from harness.api.keeper import RunKeeper
 from harness.api.result import Result
@@ -30,8 +30,10 @@ from harness.core.config_values import parse_path
 from harness.core.environment import MachineError, collect, cuda_unusable, machine
 from harness.core.problem import Problem, Workload
 from harness.results.reader import new_run_id
+from harness.runner.events import Event
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.plan import PlannedSolution
+from harness.runner.runner import Runner
 
 Timing = Literal["quick", "full"]
 """How long to measure.
@@ -45,6 +47,37 @@ QUICK = TimingConfig(min_samples=12, sets_per_burst=8, relative_half_width=0.02,
 
 class HarnessClosed(RuntimeError):
     """A `Harness` was used after `close` or in a forked process."""
+
+
+class HarnessSettings(TypedDict, total=False):
+    """Further settings of a `Harness`, described there. None means the default."""
+
+    precision: PrecisionClass | str | None
+    baselines: Sequence[Baseline | str] | None
+    seeds: int | None
+    device_policy: DevicePolicy | None
+    sandbox: SandboxMode | None
+    audit: AuditMode | None
+    checked: bool | None
+    allow_degenerate: bool | None
+    policy: Mapping[str, object] | None
+    jobs: int | None
+    workers: int | None
+    compile_timeout_s: float | None
+    load_timeout_s: float | None
+    call_timeout_s: float | None
+    solution_timeout_s: float | None
+    memory_limit_bytes: int | None
+    cache_dir: Path | str | None
+
+
+class SubmitOptions(TypedDict, total=False):
+    """Options of `Harness.submit`, described there."""
+
+    workload: str | Workload | None
+    author: str
+    name: str | None
+    sample: int | None
 
 
 class Harness:
@@ -99,26 +132,12 @@ class Harness:
         workload: str | None = None,
         timing: Timing | TimingConfig = "quick",
         results: Path | str | None = None,
-        precision: PrecisionClass | str | None = None,
-        baselines: Sequence[Baseline | str] | None = None,
-        seeds: int | None = None,
-        device_policy: DevicePolicy | None = None,
-        sandbox: SandboxMode | None = None,
-        audit: AuditMode | None = None,
-        checked: bool | None = None,
-        allow_degenerate: bool | None = None,
-        policy: Mapping[str, object] | None = None,
-        jobs: int | None = None,
-        workers: int | None = None,
-        compile_timeout_s: float | None = None,
-        load_timeout_s: float | None = None,
-        call_timeout_s: float | None = None,
-        solution_timeout_s: float | None = None,
-        memory_limit_bytes: int | None = None,
-        cache_dir: Path | str | None = None,
+        **settings: Unpack[HarnessSettings],
     ) -> None:
         if timing not in ("quick", "full") and not isinstance(timing, TimingConfig):
             raise ConfigError(f"Harness: `timing` must be quick, full or a TimingConfig, not {timing!r:.60}")
+        if unknown := settings.keys() - HarnessSettings.__annotations__:
+            raise TypeError(f"Harness() got an unexpected keyword argument {min(unknown)!r}")
         _check_working_folder()
         measured = QUICK if timing == "quick" else timing if isinstance(timing, TimingConfig) else None
         self._environment = collect()
@@ -137,23 +156,7 @@ class Harness:
                 "problems": problems,
                 "device": device,
                 "workload": workload,
-                "precision": precision,
-                "baselines": baselines,
-                "seeds": seeds,
-                "device_policy": device_policy,
-                "sandbox": sandbox,
-                "audit": audit,
-                "checked": checked,
-                "allow_degenerate": allow_degenerate,
-                "policy": policy,
-                "jobs": jobs,
-                "workers": workers,
-                "compile_timeout_s": compile_timeout_s,
-                "load_timeout_s": load_timeout_s,
-                "call_timeout_s": call_timeout_s,
-                "solution_timeout_s": solution_timeout_s,
-                "memory_limit_bytes": memory_limit_bytes,
-                "cache_dir": cache_dir,
+                **settings,
                 **({} if measured is None else asdict(measured)),
             },
         )
@@ -164,7 +167,7 @@ class Harness:
         self._named_workload = workload
         self._lock = threading.RLock()
         self._ending = threading.RLock()
-        self._flow: Flow | None = None
+        self._runner: Runner[Result] | None = None
         self._keeper: RunKeeper | None = None
         self._catalog: Catalog | None = None
         self._closed = False
@@ -220,7 +223,7 @@ class Harness:
             ExecutorError: In the first call: a tool is missing.
             MachineError: In the first call: a tool is missing, or the working folder was removed.
         """
-        if os.getpid() != self._process:  # a fork has no threads of this flow, and a lock may stay locked forever
+        if os.getpid() != self._process:  # a fork has no threads of this runner, and a lock may stay locked forever
             raise HarnessClosed("a forked process can't use this Harness; make one in each process, after the fork")
         held = self._problem(problem)
         sizes = self._workload(held, workload)
@@ -230,36 +233,20 @@ class Harness:
             problem=replace(held, precision=precision) if precision is not None else held,
             workload=sizes,
         )
-        flow, keeper = self._started()
+        runner, keeper = self._started()
         if isinstance(source, Path):
             for finding in keeper.introduce(replace(job.solution, path=source)):
                 warnings.warn(f"the description of an author is ignored: {finding}", stacklevel=2)
-        future: Future[Result] = Future()
-        try:
-            flow.submit(keeper.work(job), future, owner=self)
-        except RuntimeError as error:
-            raise HarnessClosed("this Harness is closed; make another one") from error
+        (future,) = runner.submit([keeper.work(job)], self._ignore)
         return future
 
-    def evaluate(
-        self,
-        problem: str | Path | Problem,
-        source: str | Path,
-        *,
-        workload: str | Workload | None = None,
-        author: str = "local",
-        name: str | None = None,
-        sample: int | None = None,
-    ) -> Result:
+    def evaluate(self, problem: str | Path | Problem, source: str | Path, **options: Unpack[SubmitOptions]) -> Result:
         """Evaluate a solution and wait for the result.
 
         Args:
             problem: As for `submit`.
             source: As for `submit`.
-            workload: As for `submit`.
-            author: As for `submit`.
-            name: As for `submit`.
-            sample: As for `submit`.
+            options: As for `submit`: `workload`, `author`, `name` and `sample`.
 
         Returns:
             The result.
@@ -268,10 +255,10 @@ class Harness:
             RuntimeError: This is a callback of a future, which would wait forever: call `submit` there.
             Exception: As for `submit`, and for `result()` of its future.
         """
-        flow = self._flow
-        if flow is not None and flow.calls_back:
+        runner = self._runner
+        if runner is not None and runner.calls_back:
             raise RuntimeError("a future's callback can't wait for another evaluation: call `submit` there instead")
-        future = self.submit(problem, source, workload=workload, author=author, name=name, sample=sample)
+        future = self.submit(problem, source, **options)
         try:
             return future.result()
         except BaseException:
@@ -279,34 +266,10 @@ class Harness:
             raise
 
     async def evaluate_async(
-        self,
-        problem: str | Path | Problem,
-        source: str | Path,
-        *,
-        workload: str | Workload | None = None,
-        author: str = "local",
-        name: str | None = None,
-        sample: int | None = None,
+        self, problem: str | Path | Problem, source: str | Path, **options: Unpack[SubmitOptions]
     ) -> Result:
-        """Evaluate a solution without blocking the event loop.
-
-        Args:
-            problem: As for `submit`.
-            source: As for `submit`.
-            workload: As for `submit`.
-            author: As for `submit`.
-            name: As for `submit`.
-            sample: As for `submit`.
-
-        Returns:
-            The result.
-
-        Raises:
-            Exception: As for `submit`, and for `result()` of its future.
-        """
-        future = await asyncio.to_thread(
-            self.submit, problem, source, workload=workload, author=author, name=name, sample=sample
-        )
+        """Evaluate a solution without blocking the event loop; otherwise as `evaluate`."""
+        future = await asyncio.to_thread(self.submit, problem, source, **options)
         return await asyncio.wrap_future(future)
 
     async def as_completed_async(self, futures: Iterable[Future[Result]]) -> AsyncIterator[Result]:
@@ -335,17 +298,17 @@ class Harness:
             return
         with self._lock:
             self._closed = True
-            flow, keeper = self._flow, self._keeper
-        if flow is None or keeper is None:
+            runner, keeper = self._runner, self._keeper
+        if runner is None or keeper is None:
             return
         # The closing thread waits for callbacks of futures, so a callback must not wait for the closing thread.
-        if not self._ending.acquire(blocking=not flow.calls_back):
+        if not self._ending.acquire(blocking=not runner.calls_back):
             return
         try:
-            flow.close()  # writes the last records, so it comes before the run is closed
+            runner.end()  # writes the last records, so it comes before the run is closed
             keeper.close()
             with self._lock:  # last, so that an interrupted `close` can be called again
-                self._flow = self._keeper = None
+                self._runner = self._keeper = None
                 self._ender.detach()
         finally:
             self._ending.release()
@@ -369,29 +332,30 @@ class Harness:
     def __getstate__(self) -> object:
         raise TypeError("a Harness can't be copied or sent to another process; make a new one there")
 
-    def _started(self) -> tuple[Flow, RunKeeper]:
+    def _started(self) -> tuple[Runner[Result], RunKeeper]:
         with self._lock:
             if self._closed:
                 raise HarnessClosed("this Harness is closed; make another one")
-            if self._flow is None or self._keeper is None:
+            if self._runner is None or self._keeper is None:
                 _check_working_folder()
-                keeper = RunKeeper(self._results, self._config, self._environment)
-                try:
+                with ExitStack() as undo:
+                    keeper = RunKeeper(self._results, self._config, self._environment)
+                    undo.callback(keeper.close)
                     executor = LocalExecutor(self._config, self._environment, keeper.folder)
-                except BaseException:
-                    keeper.close()
-                    raise
-                try:
-                    flow = Flow(executor, self._config, self._environment, keeper.deliver)
-                except BaseException:
-                    executor.close()
-                    keeper.close()
-                    raise
+                    undo.callback(executor.close)
+                    runner = Runner(executor, self._config, self._environment, keeper.deliver)
+                    undo.pop_all()
                 # No call at exit: the end of this process ends the others too.
-                self._ender = weakref.finalize(self, _end_aside, flow, keeper, self._process)
+                self._ender = weakref.finalize(self, _end_aside, runner, keeper, self._process)
                 self._ender.atexit = False
-                self._flow, self._keeper = flow, keeper
-            return self._flow, self._keeper
+                self._runner, self._keeper = runner, keeper
+            return self._runner, self._keeper
+
+    def _ignore(self, event: Event) -> None:
+        """Drop an event.
+
+        The runner's reference to this method keeps the object alive until the future is settled.
+        """
 
     def _problem(self, wanted: str | Path | Problem) -> Problem:
         if isinstance(wanted, Problem):
@@ -439,7 +403,7 @@ def _check_working_folder() -> None:
         raise MachineError("the working folder of this process was removed; os.chdir to an existing one") from error
 
 
-def _end_aside(flow: Flow, keeper: RunKeeper, owner: int) -> None:
+def _end_aside(runner: Runner[Result], keeper: RunKeeper, owner: int) -> None:
     """End the processes of a garbage-collected `Harness`, in a thread.
 
     It waits for nothing, because the garbage collector may run while a lock is locked. In a fork of the process `owner`
@@ -447,9 +411,9 @@ def _end_aside(flow: Flow, keeper: RunKeeper, owner: int) -> None:
     """
     if os.getpid() == owner:
         keeper.let_go()  # at once, so that a new `Harness` can continue the run; no thread uses it any more
-        threading.Thread(target=_end, args=(flow, keeper), daemon=True).start()
+        threading.Thread(target=_end, args=(runner, keeper), daemon=True).start()
 
 
-def _end(flow: Flow, keeper: RunKeeper) -> None:
-    flow.close()
+def _end(runner: Runner[Result], keeper: RunKeeper) -> None:
+    runner.end()
     keeper.close()

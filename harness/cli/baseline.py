@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +27,7 @@ from harness.core.problem import Problem, Workload
 from harness.core.visible_gpus import visible_gpus
 from harness.report import baselines as pages
 from harness.report import format as show
-from harness.report.narrow import Fitting
+from harness.report.table import Fitting
 from harness.results.reader import timestamp
 from harness.results.writer import write_whole
 
@@ -138,41 +138,34 @@ def baseline_command(
     for reason in unreadable:
         say(f"{reason}; the other problems are timed")
     files = None if out is None else _BaselineFiles(out, found, kind, gpus, resume=resume)
-    ahead = [(held, files.missing(held, asked) if files else asked) for held in chosen]
-    if done_before := sum(not names for _, names in ahead):
-        say(f"skipped: {done_before} of {len(ahead)} problems have all their times in {out}")
-    cache_dir = ready_cache(cache_folder(cache))
-    done = _measure(
-        [(held, names) for held, names in ahead if names],
+    ahead = [(*held, names) for held in chosen if (names := files.missing(*held, asked) if files else asked)]
+    if done_before := len(chosen) - len(ahead):
+        say(f"skipped: {done_before} of {len(chosen)} problems have all their times in {out}")
+    begin = time.perf_counter()
+    rows, not_begun = _measure(
+        ahead,
         kind=kind,
         files=files,
-        cache_dir=cache_dir,
+        cache_dir=ready_cache(cache_folder(cache)),
         jobs=jobs or _jobs(asked, found.cpu_count, len(gpus)),
         gpus=gpus,
         budget_s=budget_s,
         refresh=refresh,
     )
     if as_json:
-        print_json({"wall_s": done.wall_s, "not_begun": done.not_begun, "rows": [dict(row) for row in done.rows]})
+        print_json({"wall_s": time.perf_counter() - begin, "not_begun": not_begun, "rows": list(map(dict, rows))})
     else:
-        put(Fitting(pages.table(done.rows)))
-    if done.not_begun:
-        goes_on = (
-            "run the command again with --resume"
-            if out is not None
-            else "run the command again: stored times are not measured again"
-        )
-        say(f"--budget-s was used up before {len(done.not_begun)} problems started; {goes_on}")
-    lost = [f"{row['problem']}: {row['reason']}" for row in done.rows if row["outcome"] == pages.LOST]
+        put(Fitting(pages.table(rows)))
+    if not_begun:
+        goes_on = " with --resume" if out is not None else ": stored times are not measured again"
+        say(f"--budget-s was used up before {len(not_begun)} problems started; run the command again{goes_on}")
+    lost = [f"{row['problem']}: {row['reason']}" for row in rows if row["outcome"] == pages.LOST]
     if lost := [*lost, *unreadable]:
         fail(f"no result for {len(lost)}, first {lost[0]}", UNABLE)
 
 
 def _like_gpus(found: Environment) -> tuple[str, ...]:
-    """Return the UUIDs of all GPUs of the first GPU's model.
-
-    A file has the times of one model.
-    """
+    """Return the UUIDs of all GPUs of the first GPU's model (one model per file)."""
     visible = visible_gpus(found)
     return tuple(gpu.uuid for gpu in visible if gpu.name == visible[0].name)
 
@@ -181,19 +174,6 @@ def _jobs(asked: Sequence[Baseline], cpu_count: int, gpus: int) -> int:
     """Return the number of measuring processes; one on the host device."""
     each = MOST_JOBS if any(baseline.mode is not None for baseline in asked) else EAGER_JOBS
     return max(1, min(each * gpus, cpu_count * 3 // 4))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chosen:
-    problem: Problem
-    workload: Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Done:
-    rows: Sequence[pages.Row]
-    not_begun: Sequence[str]
-    wall_s: float
 
 
 def _device(asked: str, found: Environment) -> DeviceKind:
@@ -209,7 +189,7 @@ def _device(asked: str, found: Environment) -> DeviceKind:
 
 def _chosen(
     catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str
-) -> tuple[list[_Chosen], list[str]]:
+) -> tuple[list[tuple[Problem, Workload]], list[str]]:
     """Return the chosen problems, and the reasons of those that can't be read.
 
     Raises:
@@ -231,9 +211,7 @@ def _chosen(
         if problem.failure is not None:
             unreadable.append(problem.failure.reason)
         elif held is not None:
-            found.append(
-                _Chosen(problem=replace(problem, precision=held.precision or problem.precision), workload=held)
-            )
+            found.append((replace(problem, precision=held.precision or problem.precision), held))
     if not found:
         if unreadable:
             raise UnreadableProblem(unreadable)
@@ -242,7 +220,7 @@ def _chosen(
 
 
 def _measure(
-    ahead: Sequence[tuple[_Chosen, Sequence[Baseline]]],
+    ahead: Sequence[tuple[Problem, Workload, Sequence[Baseline]]],
     *,
     kind: DeviceKind,
     files: _BaselineFiles | None,
@@ -251,7 +229,8 @@ def _measure(
     gpus: Sequence[str],
     budget_s: float | None,
     refresh: bool,
-) -> _Done:
+) -> tuple[list[pages.Row], list[str]]:
+    """Return the rows, and the problems that were not started."""
     from harness.referee.baselines import BaselineRequest
     from harness.referee.baselines.measuring_pool import MeasuringPool
 
@@ -260,40 +239,33 @@ def _measure(
     # order is by number, which spreads the few problems with gigabytes of inputs: they wait for free memory.
     requests = [
         BaselineRequest(
-            problem=held.problem,
-            workload=held.workload,
+            problem=problem,
+            workload=workload,
             baselines=names,
             budget_s=EACH_BUDGET_S * len(names),
             refresh=refresh,
         )
-        for held, names in sorted(ahead, key=_level, reverse=True)
+        for problem, workload, names in sorted(ahead, key=lambda item: item[0].id.partition("/")[0], reverse=True)
     ]
     rows: list[pages.Row] = []
     peaks: Peaks | None = None
     pool = MeasuringPool(kind, cache_dir, cache_dir / "baselines" / "logs", jobs=jobs, gpus=gpus)
     # If the baselines of a problem take too long together, the pool runs each of them alone.
-    left = {held.problem.id: set(names) for held, names in ahead}
+    left = {problem.id: set(names) for problem, _, names in ahead}
     for told in pool.run(requests, budget_s=budget_s):
         peaks = told.peaks or peaks
-        problem = told.request.problem
+        problem, workload = told.request.problem, told.request.workload
         left[problem.id] -= set(told.request.baselines)
         light = _light(told.request, peaks)
-        own = [pages.row_of(problem, told.request.workload, entry, light) for entry in told.entries]
-        if told.reason is not None:
-            own = [
-                pages.lost_row(problem, told.request.workload, name, told.reason, light)
-                for name in told.request.baselines
-            ]
+        if told.reason is None:
+            own = [pages.row_of(problem, workload, entry, light) for entry in told.entries]
+        else:
+            own = [pages.lost_row(problem, workload, name, told.reason, light) for name in told.request.baselines]
         rows += own
         if files is not None:
             files.add(own, peaks, wall_s=time.perf_counter() - begin)
-        done = sum(not names for names in left.values())
-        _say_done(done, len(requests), problem, own, told.wall_s)
-    return _Done(rows=rows, not_begun=[key for key, names in left.items() if names], wall_s=time.perf_counter() - begin)
-
-
-def _level(item: tuple[_Chosen, Sequence[Baseline]]) -> str:
-    return item[0].problem.id.partition("/")[0]
+        _say_done(sum(not names for names in left.values()), len(requests), problem, own, told.wall_s)
+    return rows, [key for key, names in left.items() if names]
 
 
 def _say_done(number: int, total: int, problem: Problem, rows: Sequence[pages.Row], wall_s: float) -> None:
@@ -350,14 +322,14 @@ class _BaselineFiles:
             )
         self._held |= {"peaks": before.get("peaks"), "sessions": list(before.get("sessions", []))}
 
-    def missing(self, held: _Chosen, asked: Sequence[Baseline]) -> list[Baseline]:
+    def missing(self, problem: Problem, workload: Workload, asked: Sequence[Baseline]) -> list[Baseline]:
         """Return the baselines that have no valid row in the files."""
-        found = []
-        for name in asked:
-            row = self._rows.get((held.problem.id, held.workload.name, name.value))
-            if row is None or row["outcome"] == pages.LOST or row["problem_digest"] != held.problem.digest:
-                found.append(name)
-        return found
+        rows = {name: self._rows.get((problem.id, workload.name, name.value)) for name in asked}
+        return [
+            name
+            for name, row in rows.items()
+            if row is None or row["outcome"] == pages.LOST or row["problem_digest"] != problem.digest
+        ]
 
     def add(self, rows: Sequence[pages.Row], peaks: Peaks | None, *, wall_s: float) -> None:
         self._rows |= {pages.identity(row): row for row in rows}

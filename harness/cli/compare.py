@@ -1,7 +1,4 @@
-"""`harness compare`: compare two runs, or two solutions in one run.
-
-Trusted side. Runs are only read; solutions are evaluated as `harness eval` does.
-"""
+"""`harness compare`: compare two runs, or two solutions in one run."""
 
 from __future__ import annotations
 
@@ -109,13 +106,8 @@ def compare_command(
     if before.is_dir() and (idle := [name for name, value in given.items() if value is not None]):
         raise ConfigError(f"{' and '.join(idle)}: only for solutions, which are evaluated; runs are only read")
     if before.is_file():
-        options: dict[str, object] = {
-            "problem": problem,
-            "device": device,
-            "workload": workload,
-            "budget_s": timing_budget,
-        }
-        options |= {"problems": problems, "out": out, "paths": [before, after], "workers": 1}
+        options: dict[str, object] = {"problem": problem, "device": device, "workload": workload, "out": out}
+        options |= {"budget_s": timing_budget, "problems": problems, "paths": [before, after], "workers": 1}
         pair = _evaluated(context.obj, before, after, config, options, quiet_stdout=as_json or markdown)
         row = compare_records(*pair, tolerance=tolerance, force=force, within_run=True)
         found = RunDifferences(rows=(row,), tolerance=tolerance, forced=force)
@@ -170,15 +162,12 @@ def show_differences(found: RunDifferences, *, sides: tuple[Path, Path], markdow
 
 
 def _nothing_compared(found: RunDifferences, sides: tuple[Path, Path]) -> str:
-    unlike = next((row for row in found.rows if row.unlike), None)
-    if unlike is not None:
+    before, after = sides
+    if unlike := next((row for row in found.rows if row.unlike), None):
         differs = "; ".join(show.line(item, 120) for item in unlike.unlike)
-        return (
-            f"{sides[0]} and {sides[1]} were measured under other conditions ({differs}); "
-            "pass --force to compare their times"
-        )
-    unjudged = next((row for row in found.rows if row.outcome is Change.unjudged), None)
-    if unjudged is not None:
+        why = f"were measured under other conditions ({differs}); pass --force to compare their times"
+        return f"{before} and {after} {why}"
+    if unjudged := next((row for row in found.rows if row.outcome is Change.unjudged), None):
         why = show.line(differences.remark_of(unjudged), 120)
-        return f"{sides[0]} and {sides[1]}: no solution was judged in both ({why}); evaluate them again"
-    return f"{sides[0]} and {sides[1]} have no solution in common: there is nothing to compare"
+        return f"{before} and {after}: no solution was judged in both ({why}); evaluate them again"
+    return f"{before} and {after} have no solution in common: there is nothing to compare"

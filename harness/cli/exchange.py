@@ -1,7 +1,4 @@
-"""`harness import kernelbench` and `harness export kernelbench`.
-
-Trusted side. Reads and writes results, evaluates nothing.
-"""
+"""`harness import kernelbench` and `harness export kernelbench`."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from harness.core.config import ConfigError
 from harness.core.record import Record
 from harness.report import format as show
 from harness.results import kernelbench
+from harness.results.evidence import text
 from harness.results.writer import RunStore
 
 EVAL_RESULTS = "eval_results.json"
@@ -96,8 +94,8 @@ def _figures(metrics: kernelbench.Metrics, averages: Mapping[str, Any]) -> Table
         *((f"fast_{p:g}", show.share(share)) for p, share in metrics.fast_p.items()),
         *((show.line(name, 40), show.value("", held)) for name, held in averages.items()),
     ]
-    for name, text in rows:
-        table.add_row(name, text)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -148,15 +146,10 @@ def export_kernelbench(
 
 def _file_names(store: RunStore, records: Iterable[Record], problems: Path | None) -> dict[str, str]:
     """Return problem id -> file name, from the named folder or the run's."""
-    if problems is not None:
-        catalog = load_problems(problems)
-    else:
-        settings = store.head.get("config")
-        held = settings.get("problems") if isinstance(settings, dict) else None
-        folder = Path(held).expanduser() if isinstance(held, str) else Path("problems")
-        try:
-            catalog = load_problems(folder)
-        except CatalogError:
-            return {}
-    known = catalog.known
-    return {record.problem: known[record.problem].path.name for record in records if record.problem in known}
+    try:
+        catalog = load_problems(problems or Path(text(store.head, "config", "problems") or "problems").expanduser())
+    except CatalogError:
+        if problems is not None:
+            raise
+        return {}
+    return {record.problem: item.path.name for record in records if (item := catalog.known.get(record.problem))}

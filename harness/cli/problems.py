@@ -17,7 +17,7 @@ from harness.core.config import ConfigError, cache_root
 from harness.core.environment import query_gpus
 from harness.core.problem import Problem, Workload
 from harness.report import problems as pages
-from harness.report.narrow import Fitting
+from harness.report.table import Fitting
 
 if TYPE_CHECKING:
     from harness.devices.gpu_specs import Peaks

@@ -1,12 +1,8 @@
-"""`harness report` and `harness plot`: an HTML page, and its figures.
-
-Trusted side. Reads results and sources, evaluates nothing.
-"""
+"""`harness report` and `harness plot`: an HTML page, and its figures."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,21 +11,15 @@ import typer
 
 from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import UNABLE, Json, fail, opened, option, print_json, put, say
-from harness.cli.results import find, known_authors, log_of, recorded_baseline, source_roots
+from harness.cli.results import Baseline, Runs, find, known_authors, log_of, recorded_baseline, source_roots
 from harness.report import figures
 from harness.report.feedback import feedback
 from harness.report.html import Item, render
 from harness.report.html.page import Changes
-from harness.report.points import points_of
 from harness.results.compare import compare_runs
 from harness.results.reader import StoreError, timestamp
-from harness.results.scoring import EAGER, LikeGroup, ScoredRecord, entries_of
+from harness.results.scoring import EAGER, LikeGroup, by_group, entries_of
 from harness.results.writer import write_whole
-
-Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
-Baseline = Annotated[
-    str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
-]
 
 
 def report_command(
@@ -134,13 +124,10 @@ def plot_command(
     """
     records = [record for path in find(runs) for record in opened(path).records()]
     baseline = recorded_baseline(baseline, records)
-    groups: dict[LikeGroup, list[ScoredRecord]] = defaultdict(list)
-    for entry in entries_of(records, baseline=baseline):
-        groups[entry.group].append(entry)
     written = []
-    for group, entries in sorted(groups.items()):
-        own = [record for record in records if entries_of([record], baseline=baseline)[0].group == group]
-        for drawing in figures.drawings(group, entries, points_of(own, baseline=baseline)):
+    for group, own in by_group(records, baseline).items():
+        entries = entries_of(own, baseline=baseline)
+        for drawing in figures.drawings(group, entries, figures.points_of(own, baseline=baseline)):
             path = out / f"{drawing.name}-{_file_name(group)}.{form.value}"
             try:
                 data = figures.drawn(drawing, form.value, dpi=dpi)

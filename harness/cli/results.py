@@ -1,7 +1,4 @@
-"""`harness show`, `leaderboard` and `merge`: show, rank and merge results of runs.
-
-Trusted side. Reads results, evaluates nothing.
-"""
+"""`harness show`, `leaderboard` and `merge`: show, rank and merge results of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +13,9 @@ import typer
 from harness.catalog.authors import Author, authors_of_runs
 from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import (
+    UNABLE,
     Json,
+    fail,
     in_actions,
     no_commands_in_output,
     one_form,
@@ -32,10 +31,18 @@ from harness.core.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback as feedback_text
+from harness.results.evidence import mapping
+from harness.results.frame import MissingParquet, parquet_of, runs_in
+from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.merge import merge
-from harness.results.reader import StoreError, find_runs
-from harness.results.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
+from harness.results.reader import StoreError
+from harness.results.scoring import EAGER, Selection, baselines_of
 from harness.results.writer import RunStore, write_whole
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
+Baseline = Annotated[
+    str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
+]
 
 
 def show_command(
@@ -105,10 +112,7 @@ def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequen
 
 
 def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -> list[Path]:
-    """Return the folders to search for sources.
-
-    These are the named ones, else `solutions` and the paths of the runs.
-    """
+    """Return the folders to search for sources: `solutions`, else those of the runs."""
     if solutions:
         for path in solutions:
             if not path.exists():
@@ -116,8 +120,7 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
         return list(solutions)
     roots = [Path("solutions")]
     for store in stores:
-        config = store.head.get("config")
-        paths = config.get("paths") if isinstance(config, dict) else None
+        paths = mapping(store.head, "config").get("paths")
         roots += [Path(item).expanduser() for item in paths or () if isinstance(item, str) and item not in ("", ".")]
     return list(dict.fromkeys(roots))
 
@@ -132,10 +135,7 @@ def log_of(store: RunStore, record: Record) -> str | None:
 
 
 def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
-    """Return the records of the one solution that `wanted` names.
-
-    `wanted` is its name, the end of its path, or a part of its path.
-    """
+    """Return the records of the solution with this name, end or part of its path."""
     labels = list(dict.fromkeys(item.solution for item in records))
     rules: Sequence[Callable[[str], bool]] = (
         lambda label: label in (wanted, f"{wanted}.py"),
@@ -154,15 +154,17 @@ def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
 
 
 def leaderboard_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")],
+    runs: Runs,
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Write the rows to this CSV file; - is standard output.")
     ] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option("--parquet", help="Write the rows to this Parquet file; needs the extra `parquet` (pyarrow)."),
+    ] = None,
     by: Annotated[By, typer.Option("--by", help="One row for each author, problem or solution.")] = By.author,
     metric: Annotated[Metric, typer.Option("--metric", help="Metric to rank by.")] = Metric.geomean,
-    baseline: Annotated[
-        str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
-    ] = EAGER,
+    baseline: Baseline = EAGER,
     samples: Annotated[
         Selection,
         typer.Option("--samples", help="If an author has several samples for a problem: count the best or all."),
@@ -193,6 +195,12 @@ def leaderboard_command(
     if csv is not None and not to_stdout:
         write_whole(csv, report_csv.leaderboard(rows).encode("utf-8"))
         say(f"{len(rows)} rows written to {csv}")
+    if parquet is not None:
+        try:
+            write_whole(parquet, parquet_of(rows))
+        except MissingParquet as error:
+            fail(str(error), UNABLE)
+        say(f"{len(rows)} rows written to {parquet}")
     if as_json:
         print_json([row.to_json() for row in rows])
     elif to_stdout:
@@ -218,11 +226,7 @@ def known_authors(stores: Iterable[RunStore]) -> dict[str, Author]:
 
 
 def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
-    """Return the recorded name of a baseline.
-
-    Args:
-        typed: The name as `eval --baseline` takes it, or as the records have it.
-        records: The records to look in.
+    """Return the recorded name of a baseline, typed so or as for `eval --baseline`.
 
     Raises:
         StoreError: No record has a speedup over this baseline.
@@ -238,7 +242,7 @@ def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
 
 
 def merge_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")],
+    runs: Runs,
     into: Annotated[Path, typer.Option("--into", help="Folder of the new run.")],
     as_json: Json = False,
 ) -> None:
@@ -265,25 +269,15 @@ def merge_command(
 def find(paths: Sequence[Path], *, strict: bool = False) -> list[Path]:
     """Return the runs that these folders are or hold, each once.
 
-    Args:
-        paths: Folders of runs, or folders that hold runs.
-        strict: A path without a run is an error. Otherwise it only gives a message if another path has a run, so that
-            `results/*` may match other files.
+    A path without a run only gives a message if another path has one, so that `results/*` may match other files. It is
+    an error if `strict`.
 
     Raises:
         StoreError: A path does not exist or holds no run.
     """
-    found: dict[Path, Path] = {}
-    lacking = []
-    for path in paths:
-        if not path.exists():
-            raise StoreError(f"{path}: no such folder")
-        inside = find_runs(path)
-        found |= {item.resolve(): item for item in inside}
-        if not inside:
-            lacking.append(f"{path} holds no run: the folder of a run has run.yaml or records.jsonl")
-    if lacking and (strict or not found):
+    runs, lacking = runs_in(paths)
+    if lacking and (strict or not runs):
         raise StoreError("\n".join(lacking))
     for message in lacking:
         say(f"left out: {message}")
-    return list(found.values())
+    return runs

@@ -1,7 +1,4 @@
-"""`harness timeline`: show how each device spent its time during a run.
-
-Trusted side. Reads results, evaluates nothing.
-"""
+"""`harness timeline`: show how each device spent its time during a run."""
 
 from __future__ import annotations
 

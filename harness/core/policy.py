@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.core.labels import LABELS, NO_CUSTOM_KERNEL, expect_known
-from harness.core.status import Failure, Status
+from harness.core.status import Status
+from harness.core.task import Outcome
 
 KEYS = ("require_custom_kernel", "refuse_labels", "min_own_share")
 
@@ -72,43 +73,46 @@ def parse_policy(value: object) -> Policy:
     )
 
 
-def refusal(
-    policy: Policy, *, labels: Collection[str], evidence: Mapping[str, Any], speedup: float | None = None
-) -> Failure | None:
-    """Say why `policy` refuses a solution that passed.
+def apply(policy: Policy, outcome: Outcome) -> Outcome:
+    """Refuse a solution that passed if the run's policy says so.
 
-    A fact that could not be determined refuses nothing, unless `refuse_labels` names the label for that
-    (`uncounted_kernels`).
+    Nothing else changes a status after the referee's verdict. A fact that could not be determined refuses nothing,
+    unless `refuse_labels` names the label for that (`uncounted_kernels`).
 
     Args:
         policy: The run's policy.
-        labels: The solution's labels.
-        evidence: The record's evidence; `census.own_share` is the time share of the solution's own kernels.
-        speedup: The solution's speedup, for the failure's evidence.
+        outcome: The verdict; `evidence.census.own_share` is the time share of the solution's own kernels.
 
     Returns:
-        The failure, or None if the policy accepts the solution.
+        The outcome, `disqualified` if the policy refuses it.
     """
-    if policy.require_custom_kernel and NO_CUSTOM_KERNEL in labels:
-        return _refused("require_custom_kernel", f"{LABELS[NO_CUSTOM_KERNEL]} ({NO_CUSTOM_KERNEL})", speedup)
+    refused = _refused_rule(policy, outcome) if outcome.policy_may_refuse else None
+    if refused is None:
+        return outcome
+    rule, why = refused
+    entry = {"rule": rule, "status_without": outcome.status.value, "speedup_without": outcome.speedup}
+    return replace(
+        outcome,
+        status=Status.disqualified,
+        reason=f"correct, but refused by this run's policy {rule}: {why}",
+        speedup=None,
+        evidence={**outcome.evidence, "policy": entry},
+    )
+
+
+def _refused_rule(policy: Policy, outcome: Outcome) -> tuple[str, str] | None:
+    """Return the rule that the solution violates, and why; None if there is none."""
+    if policy.require_custom_kernel and NO_CUSTOM_KERNEL in outcome.labels:
+        return "require_custom_kernel", f"{LABELS[NO_CUSTOM_KERNEL]} ({NO_CUSTOM_KERNEL})"
     for label in policy.refuse_labels:
-        if label in labels:
-            return _refused("refuse_labels", f"{label}: {LABELS[label]}", speedup)
-    census = evidence.get("census")
+        if label in outcome.labels:
+            return "refuse_labels", f"{label}: {LABELS[label]}"
+    census = outcome.evidence.get("census")
     share = census.get("own_share") if isinstance(census, Mapping) else None
     if policy.min_own_share is not None and isinstance(share, int | float) and share < policy.min_own_share:
         text = f"its own kernels took {share:.3g} of the device's time; the policy requires {policy.min_own_share:.3g}"
-        return _refused("min_own_share", text, speedup)
+        return "min_own_share", text
     return None
-
-
-def _refused(rule: str, why: str, speedup: float | None) -> Failure:
-    held = {"rule": rule, "status_without": Status.passed.value, "speedup_without": speedup}
-    return Failure(
-        status=Status.disqualified,
-        reason=f"correct, but refused by this run's policy {rule}: {why}",
-        evidence={"policy": held},
-    )
 
 
 def _labels(value: object) -> tuple[str, ...]:

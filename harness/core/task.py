@@ -167,9 +167,10 @@ def problem_of(value: Mapping[str, Any]) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Result of one evaluation.
+    """Result of one evaluation: the referee's verdict.
 
-    The fields have the meaning of `Record`; `detail` is text for the log.
+    The fields have the meaning of `Record`; `detail` is text for the log. The verdict is final, unless
+    `policy_may_refuse`: then the run's policy has the last word (`core.policy.apply`).
     """
 
     status: Status
@@ -179,6 +180,11 @@ class Outcome:
     timing: Mapping[str, Any] | None = None
     labels: tuple[str, ...] = ()
     detail: str = ""
+
+    @property
+    def policy_may_refuse(self) -> bool:
+        """Whether the run's policy may still change the status."""
+        return self.status is Status.passed
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

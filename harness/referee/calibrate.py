@@ -7,24 +7,23 @@ Trusted side. The cost of bursts beyond their calls is measured on a contestant 
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.core.choices import DeviceKind
-from harness.core.task import Task
-from harness.devices import empty_kernel
+from harness.core.task import RefereeConfig, Task
 from harness.devices.gpu_sharing_probe import wait_until_alone
-from harness.protocol.messages import EmptyTimed, LaunchMode
+from harness.protocol.messages import LaunchMode
+from harness.referee.contestants.client import ContestantClient
 from harness.referee.contestants.pool import TrustedContestant
 from harness.referee.contestants.process import ContestantFailed
-from harness.referee.context import RefereeContext
-from harness.referee.problem.burst_plan import FEW_SETS, PlannedCall, plan_calls
+from harness.referee.problem.burst_plan import EXTRA_SETS, FEW_SETS, PlannedCall, plan_calls
 from harness.referee.problem.workspace import Workspace
-from harness.referee.session import EXTRA_SETS, Session
 from harness.referee.timing import noop_solution
 from harness.referee.timing.back_to_back import REST_S, TOLERANCES
-from harness.referee.timing.back_to_back_burst import AWAKE, BackToBackBurst, BurstRefusal, Sleep
+from harness.referee.timing.back_to_back_burst import AWAKE, BackToBackBurst, BackToBackRunner, BurstRefusal, Sleep
 from harness.referee.timing.calibration import Calibration, calibrate, lower_of
 from harness.referee.timing.output_copies import learn_copying
 from harness.referee.timing.reference_timing import ProblemCalibration, ReferenceTimer
@@ -61,53 +60,89 @@ PATIENCE_S = 0.5
 """Seconds to wait each time until no other process uses the GPU."""
 
 
-def learn(context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
-    """Calibrate a problem.
-
-    The bursts' cost counts as overhead of the defences; the time of the reference does not, since every measurement
-    needs it.
+class Calibrator:
+    """Measures problems by the reference and by the contestant of trusted code.
 
     Args:
-        context: Shared state of the referee.
-        workspace: The problem's workspace, with inputs drawn.
-        task: The first timed task of the problem.
+        config: Settings of the run.
+        secret: Source of randomness that no contestant can predict.
         standby: Lends the contestant of trusted code.
-
-    Returns:
-        The calibration. If the trusted contestant fails, it is not calm, and the first solution shows the cause.
     """
-    _left_alone(workspace, PATIENCE_S)
-    quieting = ReferenceTimer(workspace, sets=_sets(context, workspace))
-    if quieting.apart:
-        quieting.result()
-    with workspace.ledger.spend("calibration"):
-        learnt = _with_bursts(ProblemCalibration(quiet=quieting.so_far), context, workspace, task, standby, quieting)
-    return replace(learnt, quiet=quieting.result())
 
+    def __init__(self, config: RefereeConfig, secret: random.Random, standby: TrustedContestant) -> None:
+        self._config = config
+        self._secret = secret
+        self.standby = standby
 
-def learn_again(
-    known: ProblemCalibration, context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant
-) -> ProblemCalibration:
-    """Repeat the bursts of trusted code over new inputs.
+    def learn(self, workspace: Workspace, task: Task) -> ProblemCalibration:
+        """Calibrate a problem.
 
-    Args:
-        known: The calibration so far.
-        context: Shared state of the referee.
-        workspace: The problem's workspace.
-        task: The task whose times are in doubt.
-        standby: Lends the contestant of trusted code.
+        The bursts' cost counts as overhead of the defences; the time of the reference does not, since every
+        measurement needs it.
 
-    Returns:
-        The calibration with the lower of old and new times.
-    """
-    for index in range(max(_sets(context, workspace), known.quiet.back_to_back_sets)):
-        workspace.draw(index)
-    workspace.hold_back(range(_sets(context, workspace)))
-    return _with_bursts(known, context, workspace, task, standby)
+        Returns:
+            The calibration. If the trusted contestant fails, it is not calm, and the first solution shows the cause.
+        """
+        _left_alone(workspace, PATIENCE_S)
+        timer = ReferenceTimer(workspace, sets=self._sets(workspace))
+        if timer.apart:
+            timer.result()
+        with workspace.ledger.spend("calibration"):
+            known = self._with_bursts(ProblemCalibration(quiet=timer.so_far), workspace, task, timer)
+        return replace(known, quiet=timer.result())
 
+    def learn_again(self, known: ProblemCalibration, workspace: Workspace, task: Task) -> ProblemCalibration:
+        """Repeat the bursts of trusted code over new inputs.
 
-def _sets(context: RefereeContext, workspace: Workspace) -> int:
-    return min(len(workspace.sets), context.config.sets_per_burst + EXTRA_SETS)
+        Returns:
+            The calibration with the lower of old and new times.
+        """
+        sets = self._sets(workspace)
+        for index in range(max(sets, known.quiet.back_to_back_sets)):
+            workspace.draw(index)
+        workspace.hold_back(range(sets))
+        return self._with_bursts(known, workspace, task)
+
+    def _sets(self, workspace: Workspace) -> int:
+        return min(len(workspace.sets), self._config.sets_per_burst + EXTRA_SETS)
+
+    def _with_bursts(
+        self, known: ProblemCalibration, workspace: Workspace, task: Task, meanwhile: ReferenceTimer | None = None
+    ) -> ProblemCalibration:
+        """Add the cost of bursts to `known`; if they fail, mark it as not calm.
+
+        `meanwhile` runs while the contestant is stopped, as the reference's bursts do next to a solution's.
+        """
+        own = replace(
+            task,
+            source=noop_solution.source(workspace.traits, workspace.oracle.initial_state),
+            filename="idle.py",
+            modules=(),
+            parts=(),
+            readable=(),
+        )
+        sets, back_to_back_sets = self._sets(workspace), known.quiet.back_to_back_sets
+        while True:
+            kept = self.standby.waits
+            try:
+                with self.standby.lent(own) as contestant:
+                    client = ContestantClient(self._config, workspace, contestant, own, {}, time.perf_counter())
+                    bursts = _TrustedBursts(client, self._secret, meanwhile)
+                    client.load(known.quiet.empty_calls, unless_known=True)
+                    for _ in range(TRIES):
+                        alone = _left_alone(workspace, PATIENCE_S)
+                        pauses = bursts.with_pauses(sets)
+                        sparing = bursts.with_few_calls() if sets > FEW_SETS else None
+                        back_to_back = bursts.back_to_back(back_to_back_sets) if back_to_back_sets else {}
+                        alone = alone and _left_alone(workspace, 0.0)
+                        known = _lower(known, pauses, sparing, back_to_back, alone=alone)
+                        if known.calm:
+                            break
+                    process_bytes = self.standby.give_back(contestant, workspace.device, client.peak_bytes)
+                    return replace(known, process_bytes=process_bytes or known.process_bytes)
+            except ContestantFailed:
+                if not kept:
+                    return replace(known, calm=False)
 
 
 def _left_alone(workspace: Workspace, patience_s: float) -> bool:
@@ -115,51 +150,6 @@ def _left_alone(workspace: Workspace, patience_s: float) -> bool:
     if workspace.device.kind is DeviceKind.HOST:
         return True
     return wait_until_alone(workspace.device.torch_device.index or 0, patience_s).alone
-
-
-def _with_bursts(
-    known: ProblemCalibration,
-    context: RefereeContext,
-    workspace: Workspace,
-    task: Task,
-    standby: TrustedContestant,
-    meanwhile: ReferenceTimer | None = None,
-) -> ProblemCalibration:
-    """Add the cost of bursts to `known`; if they fail, mark it as not calm.
-
-    `meanwhile` runs while the contestant is stopped, as the reference's bursts do next to a solution's.
-    """
-    own = replace(
-        task,
-        source=noop_solution.source(workspace.traits, workspace.oracle.initial_state),
-        filename="idle.py",
-        modules=(),
-        parts=(),
-        readable=(),
-    )
-    while True:
-        kept = standby.waits
-        try:
-            with standby.lent(own) as contestant:
-                session = _Trusted(context, workspace, contestant, own, {}, {}, time.perf_counter())
-                session.meanwhile = meanwhile
-                session.load(known.quiet.empty_calls)
-                for _ in range(TRIES):
-                    alone = _left_alone(workspace, PATIENCE_S)
-                    pauses = session.with_pauses(_sets(context, workspace))
-                    sparing = session.with_few_calls() if _sets(context, workspace) > FEW_SETS else None
-                    back_to_back = (
-                        session.without(known.quiet.back_to_back_sets) if known.quiet.back_to_back_sets else {}
-                    )
-                    alone = alone and _left_alone(workspace, 0.0)
-                    known = _lower(known, pauses, sparing, back_to_back, alone=alone)
-                    if known.calm:
-                        break
-                process_bytes = standby.give_back(contestant, workspace.device, session.peak_bytes)
-                return replace(known, process_bytes=process_bytes or known.process_bytes)
-        except ContestantFailed:
-            if not kept:
-                return replace(known, calm=False)
 
 
 def _lower(
@@ -172,43 +162,35 @@ def _lower(
 ) -> ProblemCalibration:
     """Combine old and new times; `alone`: no other process used the GPU meanwhile."""
     lowest = dict(known.back_to_back)
-    for launch_mode, found in back_to_back.items():
-        lowest[launch_mode] = lower_of(lowest.get(launch_mode), replace(found, calm=alone))
+    for launch_mode, latest in back_to_back.items():
+        lowest[launch_mode] = lower_of(lowest.get(launch_mode), replace(latest, calm=alone))
     calm = alone and pauses.agrees
     few = known.sparing if sparing is None else lower_of(known.sparing, replace(sparing, calm=calm))
     every = lower_of(known.pauses, replace(pauses, calm=calm))
     return replace(known, pauses=every, sparing=few, back_to_back=lowest, calm=calm)
 
 
-class _Trusted(Session):
-    """A session with the harness's own solution: loaded and timed, but not judged."""
+class _TrustedBursts:
+    """Bursts of the harness's own solution: timed, but not judged.
 
-    meanwhile: ReferenceTimer | None = None
-    """Runs while the contestant is stopped."""
+    `meanwhile` runs while the contestant is stopped.
+    """
 
-    _still_since_s = math.inf
-    """When its last burst ended, on the clock of `time.perf_counter`."""
-
-    def load(self, lanes: Mapping[int, EmptyTimed]) -> None:
-        """Load the solution; the first one's empty kernels serve for later contestants."""
-        known = empty_kernel.of(self._workspace.device).knows(one_queue=self._contestant.has_one_queue)
-        self._load(empty=bool(lanes) and not known)
-        self._compare(lanes)
-
-    @property
-    def peak_bytes(self) -> int | None:
-        """Most device memory that its calls had allocated, in bytes."""
-        return self._peak_bytes
+    def __init__(self, client: ContestantClient, secret: random.Random, meanwhile: ReferenceTimer | None) -> None:
+        self._client = client
+        self._secret = secret
+        self._meanwhile = meanwhile
+        self._still_since_s = math.inf
+        """When its last burst ended, on the clock of `time.perf_counter`."""
 
     def with_pauses(self, sets: int) -> Calibration:
         """Measure what bursts over `sets` input sets cost beyond their calls."""
         plans = [plan_calls(sets, self._secret, number + 1) for number in range(BURSTS + 1)]
         # The first burst loads code and allocates, and is not counted: it needs no pause.
-        return calibrate(
-            [self._with_pause(planned_calls, STILL_S if number else 0.0) for number, planned_calls in enumerate(plans)][
-                1:
-            ]
-        )
+        bursts = [
+            self._with_pause(planned_calls, STILL_S if number else 0.0) for number, planned_calls in enumerate(plans)
+        ]
+        return calibrate(bursts[1:])
 
     def with_few_calls(self) -> Calibration:
         """Measure bursts of `LONG_SETS` calls; call after `with_pauses`."""
@@ -217,12 +199,12 @@ class _Trusted(Session):
 
     def _with_pause(self, planned_calls: Sequence[PlannedCall], still_s: float) -> tuple[float, list[float]]:
         """Run a burst after the contestant was stopped for `still_s` seconds."""
-        while self.meanwhile is not None and not self.meanwhile.over and self._stood_still_s < still_s:
-            self.meanwhile.step()
-        self._workspace.mask([planned_call.index for planned_call in planned_calls])
-        self._workspace.device.synchronize()
+        while self._meanwhile is not None and not self._meanwhile.over and self._stood_still_s < still_s:
+            self._meanwhile.step()
+        self._client.workspace.mask([call.index for call in planned_calls])
+        self._client.workspace.device.synchronize()
         time.sleep(max(0.0, still_s - self._stood_still_s))
-        done, wall_s = self._burst(planned_calls)
+        done, wall_s = self._client.burst(planned_calls)
         self._still_since_s = time.perf_counter()
         return wall_s, [claim.device_s for claim in done.claims]
 
@@ -230,20 +212,20 @@ class _Trusted(Session):
     def _stood_still_s(self) -> float:
         return max(0.0, time.perf_counter() - self._still_since_s)
 
-    def without(self, sets: int) -> dict[LaunchMode, Calibration]:
+    def back_to_back(self, sets: int) -> dict[LaunchMode, Calibration]:
         """Measure back-to-back calls over the first `sets` sets in each launch mode.
 
         Their kernels count as taking no time, so that all the measured time is launch overhead.
         """
-        found: dict[LaunchMode, Calibration] = {}
+        calibrations: dict[LaunchMode, Calibration] = {}
         for launch_mode, number in NONSTOP_BURSTS.items():
-            bursts = [self._back_to_back_alone(range(sets), launch_mode) for _ in range(number + 1)]
-            made = [held for held in bursts[1:] if isinstance(held, BackToBackBurst)]
-            if made:
-                found[launch_mode] = calibrate([(held.wall_s, [0.0] * sets) for held in made])
+            outcomes = [self._back_to_back_alone(range(sets), launch_mode) for _ in range(number + 1)]
+            bursts = [each for each in outcomes[1:] if isinstance(each, BackToBackBurst)]
+            if bursts:
+                calibrations[launch_mode] = calibrate([(burst.wall_s, [0.0] * sets) for burst in bursts])
                 if launch_mode is LaunchMode.QUEUED:
-                    learn_copying(self._workspace, [held.copied_s for held in made])
-        return found
+                    learn_copying(self._client.workspace, [burst.copied_s for burst in bursts])
+        return calibrations
 
     def _back_to_back_alone(self, indices: range, launch_mode: LaunchMode) -> BackToBackBurst | BurstRefusal:
         """Run one back-to-back burst and free its output copies at once.
@@ -252,10 +234,10 @@ class _Trusted(Session):
         """
         rest = AWAKE
         for _ in range(LATE_TRIES):
-            held = self._burst_runner().run(indices, launch_mode, drawn=True, rest=rest)
-            if isinstance(held, BurstRefusal):
-                return held
-            held, rest = replace(held, still=lambda: False), Sleep(REST_S)
-            if held.late_s <= TOLERANCES[launch_mode].burst_s:
+            burst = BackToBackRunner.of(self._client).run(indices, launch_mode, drawn=True, rest=rest)
+            if isinstance(burst, BurstRefusal):
+                return burst
+            burst, rest = replace(burst, still=lambda: False), Sleep(REST_S)
+            if burst.late_s <= TOLERANCES[launch_mode].burst_s:
                 break
-        return held
+        return burst

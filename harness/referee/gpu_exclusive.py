@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.devices.gpu_sharing_probe import wait_until_alone
-from harness.referee.audit.auditor import Auditor
+from harness.referee.audit.zygotes import SanitizerZygotes
 from harness.referee.contestants.pool import ContestantPool
 
 STRAGGLER_S = 0.03
@@ -32,17 +32,19 @@ racecheck may take seconds for one kernel, so the times grow. After the last one
 class GpuExclusive:
     """Exclusive use of one GPU by the code that is being timed.
 
-    Without an auditor and a pool it does nothing. `last_s` is the time to stop audits without announcement, as last
+    Without tools and a pool it does nothing. `last_s` is the time to stop audits without announcement, as last
     measured. `audits_s` sums the waits for audits, `head_starts_s` those for contestants that were starting.
 
     Args:
-        auditor: Runs the audits, if there are any.
+        tools: Run the audits, if there are any.
         device_index: The GPU.
         prefork: Starts contestants ahead, if anything does.
     """
 
-    def __init__(self, auditor: Auditor | None, device_index: int, prefork: ContestantPool | None = None) -> None:
-        self._auditor = auditor
+    def __init__(
+        self, tools: SanitizerZygotes | None, device_index: int, prefork: ContestantPool | None = None
+    ) -> None:
+        self._tools = tools
         self._prefork = prefork
         self._device_index = device_index
         self._announced_s: float | None = None
@@ -55,30 +57,30 @@ class GpuExclusive:
 
         No audit starts until `end` or, if no `begin` follows, `withdraw`. Contestants still start. Idempotent.
         """
-        if self._auditor is None:
+        if self._tools is None:
             return
         begin = time.perf_counter()
         if self._announced_s is None:
             self._announced_s = begin
-        self._auditor.announce()
+        self._tools.announce()
         self.audits_s += time.perf_counter() - begin
 
     def withdraw(self) -> None:
         """Let announced audits continue if exclusive use has not begun. Idempotent."""
         self._announced_s = None
-        if self._auditor is not None:
-            self._auditor.withdraw()
+        if self._tools is not None:
+            self._tools.withdraw()
 
     def begin(self) -> None:
         """Return once no audit and no starting contestant uses the GPU; valid until `end`."""
         begin = time.perf_counter()
-        active = self._auditor is not None and self._auditor.hold()
+        active = self._tools is not None and self._tools.hold()
         middle = time.perf_counter()
         if self._prefork is not None:
             self._prefork.hold()
         waited_s = time.perf_counter() - middle
-        if self._auditor is not None and active:
-            self._see_off(self._auditor)
+        if self._tools is not None and active:
+            self._see_off(self._tools)
         took_s = time.perf_counter() - begin - waited_s
         ahead_s = 0.0 if self._announced_s is None else begin - self._announced_s
         self._announced_s = None
@@ -87,17 +89,17 @@ class GpuExclusive:
         self.audits_s += took_s
         self.head_starts_s += waited_s
 
-    def _see_off(self, auditor: Auditor) -> None:
+    def _see_off(self, tools: SanitizerZygotes) -> None:
         """Return when no kernel of a stopped audit is on the GPU."""
         for go_on_s in GO_ON_S:
             if wait_until_alone(self._device_index, STRAGGLER_S).alone:
                 return
-            auditor.loosen()
+            tools.loosen()
             time.sleep(go_on_s)
-            if not auditor.hold():
+            if not tools.hold():
                 return
         if not wait_until_alone(self._device_index, STRAGGLER_S).alone:
-            auditor.drain()
+            tools.drain()
 
     @property
     def waited_s(self) -> float:
@@ -112,8 +114,8 @@ class GpuExclusive:
 
     def end(self) -> None:
         """Let audits and starting contestants continue."""
-        if self._auditor is not None:
-            self._auditor.release()
+        if self._tools is not None:
+            self._tools.release()
         if self._prefork is not None:
             self._prefork.release()
 

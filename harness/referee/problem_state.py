@@ -19,14 +19,12 @@ from harness.core.task import RefereeConfig, Task
 from harness.devices import empty_kernel, measured_peaks
 from harness.devices.device import Device
 from harness.devices.gpu_specs import Peaks
-from harness.referee.audit.background import NO_MEMORY
-from harness.referee.calibrate import learn, learn_again
-from harness.referee.contestants.pool import TrustedContestant
-from harness.referee.context import RefereeContext
+from harness.referee.calibrate import Calibrator
 from harness.referee.gpu_exclusive import GpuExclusive
+from harness.referee.problem.burst_plan import EXTRA_SETS
+from harness.referee.problem.stress_variants import checked_variants
 from harness.referee.problem.watchdog import Phase, ProgressMarker
-from harness.referee.problem.workspace import Workspace
-from harness.referee.session import EXTRA_SETS
+from harness.referee.problem.workspace import NO_MEMORY, Workspace, key_of
 from harness.referee.soundness import Soundness
 from harness.referee.timing.reference_timing import NONSTOP_SETS, ProblemCalibration
 
@@ -69,7 +67,7 @@ class CalibrationCache:
             workspace: The workspace.
             known: Its calibration; None, or one that other work disturbed, is not stored.
         """
-        key = _key(workspace)
+        key = key_of(workspace.problem, workspace.workload)
         self._left.pop(key, None)
         last, self._come_back = self._come_back, None
         if known is None or not known.calm:
@@ -90,7 +88,7 @@ class CalibrationCache:
         Returns:
             The calibration, or None if there is none, it is too old, or the number of input sets differs.
         """
-        key = _key(workspace)
+        key = key_of(workspace.problem, workspace.workload)
         left = self._left.pop(key, None)
         self._come_back = None
         if left is None or left.sets != len(workspace.sets) or self._clock() - left.left_s > RECALLED_S:
@@ -100,46 +98,14 @@ class CalibrationCache:
         return left.known
 
 
-def _key(workspace: Workspace) -> Hashable:
-    problem, workload = workspace.problem, workspace.workload
-    return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
-
-
-STRESS_DRAWS = 2
-"""Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
-
 WARMING = 2
 """Calibrations run ahead only to load code: the pool keeps the second contestant of trusted code, not the first
 (`TrustedContestant.give_back`).
 """
 
 
-def variants(config: RefereeConfig, problem: Problem) -> list[tuple[str, int]]:
-    """List variant and part of each call of the correctness stage.
-
-    Args:
-        config: `seeds` is the number of draws of the problem's own inputs.
-        problem: Names the stress variants that it allows.
-
-    Returns:
-        Pairs (variant, part): the problem's own inputs first, then each stress variant twice.
-    """
-    stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
-    return [("own", part) for part in range(config.seeds)] + stress
-
-
 class CurrentProblem:
-    """The problem loaded in one referee. Not thread-safe.
-
-    Args:
-        config: Settings of the run.
-        device: The referee's device.
-        secret: Source of seeds.
-        standby: Lends the contestant of trusted code.
-        exclusive: Exclusive use of the GPU.
-        context: Returns the shared state for a task.
-        progress_marker: Records when the problem's code runs.
-    """
+    """The problem loaded in one referee. Not thread-safe."""
 
     def __init__(
         self,
@@ -147,17 +113,15 @@ class CurrentProblem:
         device: Device,
         secret: random.Random,
         *,
-        standby: TrustedContestant,
+        calibrator: Calibrator,
         exclusive: GpuExclusive,
-        context: Callable[[Task], RefereeContext],
         progress_marker: ProgressMarker,
     ) -> None:
         self.config = config
         self._device = device
         self._secret = secret
-        self._standby = standby
+        self._calibrator = calibrator
         self._exclusive = exclusive
-        self._context = context
         self._progress_marker = progress_marker
         self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
         self._recall = CalibrationCache()
@@ -180,36 +144,44 @@ class CurrentProblem:
     def workspace_for(self, problem: Problem, workload: Workload) -> Workspace:
         """Return the problem's workspace, and keep it for the next solution.
 
-        Args:
-            problem: The problem.
-            workload: Its sizes.
-
         Returns:
             The loaded workspace, if it is for this problem and workload, else a new one.
 
         Raises:
             ProblemError: The problem is at fault.
         """
-        held = self.workspace
-        if held is not None and _is_for(held, problem, workload):
-            return held
+        if self.workspace is not None and self.workspace.key == key_of(problem, workload):
+            return self.workspace
         self.close()
-        with self._progress_marker.at(problem, workload, Phase.READY):
-            self.workspace = Workspace(
-                problem,
-                workload,
-                self._device,
-                sets_wanted=max(self.config.sets_per_burst + EXTRA_SETS, len(variants(self.config, problem)) + 1),
-                secret=self._secret,
-                small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
-                progress_marker=self._progress_marker,
-            )
+        self.workspace = self.make_workspace(
+            problem,
+            workload,
+            sets_wanted=max(
+                self.config.sets_per_burst + EXTRA_SETS, len(checked_variants(problem, self.config.seeds)) + 1
+            ),
+            small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
+        )
         self.known = self._recall.come_back(self.workspace)
         return self.workspace
 
+    def make_workspace(
+        self, problem: Problem, workload: Workload, *, sets_wanted: int, small_sets_wanted: int = 0
+    ) -> Workspace:
+        """Make a workspace on the referee's device; the caller closes it."""
+        with self._progress_marker.at(problem, workload, Phase.READY):
+            return Workspace(
+                problem,
+                workload,
+                self._device,
+                sets_wanted=sets_wanted,
+                secret=self._secret,
+                small_sets_wanted=small_sets_wanted,
+                progress_marker=self._progress_marker,
+            )
+
     def has(self, task: Task) -> bool:
         """Return whether the loaded workspace is for the task's problem and workload."""
-        return self.workspace is not None and _is_for(self.workspace, task.problem, task.workload)
+        return self.workspace is not None and self.workspace.key == key_of(task.problem, task.workload)
 
     def is_ready_for(self, task: Task) -> bool:
         """Return whether the task's problem is loaded and, if needed, calibrated."""
@@ -218,9 +190,6 @@ class CurrentProblem:
 
     def ready(self, task: Task) -> tuple[Workspace, tuple[str, ...]]:
         """Return the task's workspace, cleared of all that a contestant left in it.
-
-        Args:
-            task: The task.
 
         Returns:
             The workspace, and names of the degenerate outputs that the problem accepts.
@@ -242,7 +211,7 @@ class CurrentProblem:
         """Run the reference on every variant, as evaluations do. Raises as `ready`."""
         workspace, _ = self.ready(task)
         with self._progress_marker.at(task.problem, task.workload, Phase.READY):
-            for variant, part in variants(self.config, task.problem):
+            for variant, part in checked_variants(task.problem, self.config.seeds):
                 workspace.draw(0, variant, part=part)
                 workspace.truth(0)
                 workspace.answer(0)
@@ -258,14 +227,14 @@ class CurrentProblem:
         elif self.known is None and self.config.device is DeviceKind.CUDA:
             assert self.workspace is not None
             with self._exclusive.held(), self._progress_marker.at(task.problem, task.workload, Phase.READY):
-                self.known = learn(self._context(task), self.workspace, task, self._standby)
+                self.known = self._calibrator.learn(self.workspace, task)
 
     def learn_again(self, task: Task) -> ProblemCalibration:
         """Repeat the calibration and return it; the lower times count from now on."""
         assert self.workspace is not None
         assert self.known is not None
         with self.workspace.ledger.spend("calibration"):
-            self.known = learn_again(self.known, self._context(task), self.workspace, task, self._standby)
+            self.known = self._calibrator.learn_again(self.known, self.workspace, task)
         return self.known
 
     def warm_up(self, task: Task) -> None:
@@ -274,7 +243,7 @@ class CurrentProblem:
         Does nothing if the contestant of trusted code is waiting already, or after `WARMING` runs.
         """
         learns = task.timed and self.known is None and self.config.device is DeviceKind.CUDA
-        if learns and not self._standby.waits and self.warmed < WARMING:
+        if learns and not self._calibrator.standby.waits and self.warmed < WARMING:
             self.warmed += 1
             self.learn(task)
             self.known = None
@@ -290,8 +259,3 @@ class CurrentProblem:
         if task.timed and self.peaks is None and self.config.cache_dir and self.config.device is DeviceKind.CUDA:
             with self._exclusive.held():
                 self.peaks = measured_peaks.ensure(self._device, Path(self.config.cache_dir))
-
-
-def _is_for(workspace: Workspace, problem: Problem, workload: Workload) -> bool:
-    held = workspace.problem
-    return (held.digest, held.precision, workspace.workload) == (problem.digest, problem.precision, workload)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from harness.core.choices import DeviceKind
-from harness.core.status import Status, one_line
+from harness.core.status import Failure, Status, one_line
 from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import nvrtc
 from harness.devices.device import Device, open_device
@@ -28,27 +28,21 @@ from harness.devices.hardware_queues import queues_for
 from harness.devices.nvml import GpuMonitor
 from harness.devices.nvrtc import KeptImages
 from harness.referee.audit.auditor import Auditor
-from harness.referee.audit.background import NO_MEMORY, BackgroundChecks
-from harness.referee.audit.small_workload import (
-    SmallWorkloadCheck,
-    explainable,
-    set_bytes,
-    settle,
-    unaudited,
-    whole_as_small,
-)
+from harness.referee.audit.small_workload import unaudited, whole_as_small
+from harness.referee.background_checks import BackgroundChecks, SmallWorkloadCheck, explainable, settle
 from harness.referee.baselines import BaselineKeeper
+from harness.referee.calibrate import Calibrator
 from harness.referee.contestants import process
 from harness.referee.contestants.client import open_request
 from harness.referee.contestants.pool import ContestantPool, Key, Purpose, TrustedContestant
 from harness.referee.contestants.process import ContestantFailed, ContestantProcess
-from harness.referee.context import RefereeContext
+from harness.referee.context import EvidenceLog, RefereeContext
 from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.watchdog import NOWHERE, ProgressMarker
-from harness.referee.problem.workspace import NoRoom, Workspace
-from harness.referee.problem_state import WARMING, CurrentProblem, variants
-from harness.referee.session import Session, failed
+from harness.referee.problem.workspace import NO_MEMORY, NoRoom
+from harness.referee.problem_state import WARMING, CurrentProblem
+from harness.referee.session import Session
 from harness.sandbox.zygote import Zygote
 
 LATEST_PREPARED = 8
@@ -91,34 +85,33 @@ class Referee:
         self._auditor = auditor
         self._prefork = ContestantPool(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
         self._standby = TrustedContestant(self._trusted_contestant)
-        self._exclusive = GpuExclusive(auditor, config.device_index, self._prefork)
+        self._exclusive = GpuExclusive(None if auditor is None else auditor.zygotes, config.device_index, self._prefork)
         self.at_hand = CurrentProblem(
             config,
             self.device,
             self._secret,
-            standby=self._standby,
+            calibrator=Calibrator(config, self._secret, self._standby),
             exclusive=self._exclusive,
-            context=self._context,
             progress_marker=progress_marker,
         )
-        self._alongside = BackgroundChecks(
-            config,
-            self.device,
-            self._secret,
-            auditor,
-            gpu_minor=self._gpu_minor,
-            calls=lambda problem: len(variants(self.config, problem)),
-            full=lambda task: self.at_hand.ready(task)[0],
-            examine=self._examine,
-            progress_marker=progress_marker,
-        )
-        self._sides: dict[str, SmallWorkloadCheck | None] = {}
-        self._owed: dict[str, tuple[SmallWorkloadCheck, Outcome]] = {}
-        self._settled: dict[str, Outcome] = {}
         # Baselines other than eager, which is timed with every solution.
         self._baselines = (
             BaselineKeeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
         )
+        self.context = RefereeContext(
+            config=config,
+            monitor=self.monitor,
+            secret=self._secret,
+            pool=self._prefork,
+            exclusive=self._exclusive,
+            problem=self.at_hand,
+            baselines=self._baselines,
+            gpu_minor=self._gpu_minor,
+        )
+        self._alongside = BackgroundChecks(self.context, auditor)
+        self._sides: dict[str, SmallWorkloadCheck | None] = {}
+        self._owed: dict[str, tuple[SmallWorkloadCheck, Outcome]] = {}
+        self._settled: dict[str, Outcome] = {}
         self._prepared: deque[dict[str, Any]] = deque(maxlen=LATEST_PREPARED)
         """Preparations since the last evaluation, for the next record."""
 
@@ -188,9 +181,6 @@ class Referee:
         For a referee that has not been used yet, after another one was lost in this problem's code. A fault of the
         problem, or too little memory, is reported when a solution of it is evaluated.
 
-        Args:
-            task: A task of the problem.
-
         Raises:
             Exception: Anything else than a fault of the problem or too little memory.
         """
@@ -204,9 +194,6 @@ class Referee:
         Args:
             task: The solution.
             ahead: Tasks that probably come next; their audits and contestants start meanwhile.
-
-        Returns:
-            The outcome.
 
         Raises:
             Exception: A fault of the harness only.
@@ -299,78 +286,64 @@ class Referee:
 
     def _judge(self, task: Task, side: SmallWorkloadCheck | None, ahead: Sequence[Task]) -> Outcome | None:
         begin = time.perf_counter()
-        stages: dict[str, float] = {}
-        evidence: dict[str, Any] = {"stages_s": stages}
+        log = EvidenceLog()
         if self._prepared:
-            evidence["prepared_ahead"] = list(self._prepared)
+            log.evidence["prepared_ahead"] = list(self._prepared)
             self._prepared.clear()
         if not self.at_hand.is_ready_for(task):
             self._fork_ahead(task)  # starts while the problem is prepared
         try:
             workspace, degenerate = self.at_hand.ready(task)
         except ProblemError as error:
-            evidence |= {"short_of_memory": True} if isinstance(error, NoRoom) else {}
-            return Outcome(
-                status=Status.harness_error, reason=one_line(f"problem {task.problem.id}: {error}"), evidence=evidence
-            )
+            log.evidence |= {"short_of_memory": True} if isinstance(error, NoRoom) else {}
+            return log.failed(_problem_at_fault(task, f": {error}"))
         except (torch.OutOfMemoryError, MemoryError) as error:
-            return Outcome(
-                status=Status.harness_error,
-                reason=one_line(
-                    f"problem {task.problem.id}, workload {task.workload.name}, does not fit the free memory of the "
-                    f"{self.config.device.value} device; free memory or take a smaller --workload: {error}"
-                ),
-                evidence=evidence | {"short_of_memory": True},
+            does_not_fit = (
+                f", workload {task.workload.name}, does not fit the free memory of the {self.config.device.value} "
+                f"device; free memory or take a smaller --workload: {error}"
             )
+            return log.failed(_problem_at_fault(task, does_not_fit), short_of_memory=True)
         self.at_hand.learn(task)
         self.at_hand.know_peaks(task)
         if task.timed and self._baselines is not None and self._baselines.lacks(workspace):
             with self._exclusive.held():
-                stages["baselines"] = self._baselines.ready(
+                log.stages_s["baselines"] = self._baselines.ready(
                     workspace, self._secret, task.log_path.with_name("_baselines.log")
                 )
-            begin += stages["baselines"]  # compiling the reference is not the solution's time
-        stages["prepare"] = time.perf_counter() - begin
-        evidence["inputs_drawn_on"] = workspace.drawn_on
+            begin += log.stages_s["baselines"]  # compiling the reference is not the solution's time
+        log.stages_s["prepare"] = time.perf_counter() - begin
+        log.evidence["inputs_drawn_on"] = workspace.drawn_on
         if self.config.device is DeviceKind.CUDA:
-            evidence["one_hardware_queue"] = bool(queues_for(task.source))
+            log.evidence["one_hardware_queue"] = bool(queues_for(task.source))
         if degenerate:
-            evidence["taken_for_right"] = list(degenerate)
+            log.evidence["taken_for_right"] = list(degenerate)
         contestant: ContestantProcess | None = None
         owes = False
         try:
             asked_s = time.perf_counter()
-            with self._contestant(task) as contestant:
-                stages["open"] = time.perf_counter() - asked_s
+            with self.context.contestant(task) as contestant:
+                log.stages_s["open"] = time.perf_counter() - asked_s
                 for coming in ahead:
                     self._fork_ahead(coming)  # disturbs no timing: this solution's outputs are verified first
-                if task.small is None and (workload := whole_as_small(task, set_bytes(workspace))) is not None:
+                if task.small is None and (workload := whole_as_small(task, workspace.call_bytes)) is not None:
                     with suppress(*NO_MEMORY):
                         side = self._alongside.begin(task, workload)
-                session = Session(
-                    self._context(task),
-                    workspace,
-                    contestant,
-                    task,
-                    evidence,
-                    stages,
-                    begin,
-                    side=side,
-                    known=self.at_hand.known,
-                )
+                client = self.context.client(workspace, contestant, task, log, begin)
+                session = Session(self.context, client, log, side=side, known=self.at_hand.known)
                 try:
                     outcome = session.run()
                 finally:
                     owes = session.owes
                     session.close()
         except ContestantFailed as refused:
-            outcome = failed(refused.failure, evidence)
+            log.labels.clear()  # labels describe a solution that was evaluated to its end
+            outcome = log.failed(refused.failure)
         except ProblemError as error:  # inputs drawn for a solution may be the first to reveal a fault
-            reason = one_line(f"problem {task.problem.id}: {error}")
-            outcome = Outcome(status=Status.harness_error, reason=reason, evidence=evidence)
+            log.labels.clear()
+            outcome = log.failed(_problem_at_fault(task, f": {error}"))
         if degenerate:
             outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
-        stages["total"] = time.perf_counter() - begin
+        log.stages_s["total"] = time.perf_counter() - begin
         spent_s = workspace.ledger.close() | self._exclusive.spent()
         if contestant is None:
             return outcome
@@ -378,7 +351,7 @@ class Referee:
         more = {"sandbox": process.told(contestant), "defences_s": spent_s}
         outcome = replace(outcome, evidence={**outcome.evidence, **more})
         if side is None and self._auditor is not None:
-            outcome = unaudited(task, outcome, set_bytes(workspace))
+            outcome = unaudited(task, outcome, workspace.call_bytes)
         if owes and side is not None:
             if explainable(outcome) and not _short_of_memory(outcome):
                 self._owed[_name(task)] = (side, outcome)
@@ -390,7 +363,7 @@ class Referee:
         """Prepare the task's small workload; raise `ProblemError` or `NO_MEMORY`."""
         workload = task.small
         if workload is None and self.at_hand.workspace is not None and self.at_hand.has(task):
-            workload = whole_as_small(task, set_bytes(self.at_hand.workspace))
+            workload = whole_as_small(task, self.at_hand.workspace.call_bytes)
         if workload is not None:
             self._alongside.get_ready(task.problem, workload)
 
@@ -398,35 +371,6 @@ class Referee:
         """Start the audit of a task that declares a small workload, unless it is running."""
         if task.small is not None and _name(task) not in self._sides:
             self._sides[_name(task)] = self._alongside.begin(task, task.small)
-
-    def _examine(self, task: Task, workspace: Workspace, first: int) -> Outcome:
-        """Check outputs only, on input sets of a small workload from number `first` on."""
-        evidence: dict[str, Any] = {}
-        begin = time.perf_counter()
-        try:
-            with self._contestant(task) as contestant:
-                session = Session(
-                    self._context(task), workspace, contestant, task, evidence, {}, begin, first_set=first
-                )
-                return session.run()
-        except ContestantFailed as refused:
-            return failed(refused.failure, evidence)
-
-    def _context(self, task: Task) -> RefereeContext:
-        return RefereeContext(
-            config=self.config,
-            monitor=self.monitor,
-            secret=self._secret,
-            variants=tuple(variants(self.config, task.problem)),
-            exclusive=self._exclusive,
-            peaks=self.at_hand.peaks,
-            baselines=self._baselines,
-            again=None if self.at_hand.known is None else functools.partial(self.at_hand.learn_again, task),
-        )
-
-    def _contestant(self, task: Task) -> ContestantProcess:
-        """Return the solution's sandboxed process, started ahead if possible."""
-        return self._prefork.take(Key(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
 
     def _trusted_contestant(self, task: Task) -> ContestantProcess:
         policy = process.trusted_policy_for(task, self.config, self._gpu_minor)
@@ -448,6 +392,10 @@ class Referee:
 def _name(task: Task) -> str:
     """Return a key for the task: each task of a run has its own log."""
     return str(task.log_path)
+
+
+def _problem_at_fault(task: Task, why: str) -> Failure:
+    return Failure(status=Status.harness_error, reason=one_line(f"problem {task.problem.id}{why}"))
 
 
 def _short_of_memory(outcome: Outcome) -> bool:

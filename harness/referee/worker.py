@@ -69,7 +69,7 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
     sock = socket.socket(fileno=fd)
     # Else the referee would keep its GPU busy for minutes after its runner was killed, next to the resumed run.
     # The zygote ends its children when its connection closes; processes that a problem started are in this group.
-    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # this process leads its own group (see `StartedProcess`)
+    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # this process leads its own group (see `RefereeProcess`)
     channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
     first = channel.receive()
     kind = DeviceKind(first.message["device"])

@@ -1,23 +1,7 @@
 """Write times of baselines as CSV: a row a problem, workload, baseline.
 
-Pure functions. Columns and their order are stable; later versions only add columns at the end. Seconds, bytes and flops
-are in base units; absent values are empty.
-
-    problem, name, workload, precision      the problem and its precision class
-    baseline, outcome, reason               `measured`; `wrong` or `failed`, with the reason; `lost` without a result
-    device_s, device_mad_s, samples         device time of calls with a cold cache: median, median absolute deviation,
-                                            number of calls
-    eager_s                                 eager's median in the same rounds
-    over_eager, over_eager_low, ..._high    speedup over eager, 95 % confidence interval. For eager itself: the same
-                                            program measured twice, which shows the accuracy of a ratio near 1
-    latency_s, eager_latency_s              one call from an idle device, by the host's clock
-    compile_s, graphs                       first call (short if inductor's cache has the code); number of compiled
-                                            graphs, more than one if Python runs between them
-    held_to, matmul_tf32, cudnn_tf32        precision class that the values met; whether TF32 was allowed
-    rounds, stopped_by                      rounds of bursts, and the rule that ended them
-    sol_time_s, bound, sol_fraction         speed of light, what bounds it, the share of it that device_s reaches
-    peaks_source                            `measured` or `datasheet`: source of the peak rates
-    measured_at, problem_digest             time (UTC); digest of the problem's source and declarations
+Pure functions. The guide on commands describes the columns, which are stable: later versions only add some at the end.
+Seconds, bytes and flops are in base units; absent values are empty.
 """
 
 from __future__ import annotations
@@ -27,14 +11,13 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
 from harness.core.choices import Baseline
 from harness.core.problem import Problem, Workload
 from harness.core.stats import same_within
 from harness.report import format as show
+from harness.report.table import table_of
 from harness.results.compare import WITHIN_RUN
 
 if TYPE_CHECKING:
@@ -42,36 +25,16 @@ if TYPE_CHECKING:
     from harness.referee.problem.roofline import SpeedOfLight
 
 COLUMNS = (
-    "problem",
-    "name",
-    "workload",
-    "precision",
-    "baseline",
-    "outcome",
-    "reason",
-    "device_s",
-    "device_mad_s",
-    "samples",
-    "eager_s",
-    "over_eager",
-    "over_eager_low",
-    "over_eager_high",
-    "latency_s",
-    "eager_latency_s",
-    "compile_s",
-    "graphs",
-    "held_to",
-    "matmul_tf32",
-    "cudnn_tf32",
-    "rounds",
-    "stopped_by",
-    "sol_time_s",
-    "bound",
-    "sol_fraction",
-    "peaks_source",
-    "measured_at",
-    "problem_digest",
+    *("problem", "name", "workload", "precision", "baseline", "outcome", "reason", "device_s", "device_mad_s"),
+    *("samples", "eager_s", "over_eager", "over_eager_low", "over_eager_high", "latency_s", "eager_latency_s"),
+    *("compile_s", "graphs", "held_to", "matmul_tf32", "cudnn_tf32", "rounds", "stopped_by", "sol_time_s", "bound"),
+    *("sol_fraction", "peaks_source", "measured_at", "problem_digest"),
 )
+AS_MEASURED = (
+    *("reason", "eager_s", "latency_s", "eager_latency_s", "compile_s", "graphs", "held_to"),
+    *("matmul_tf32", "cudnn_tf32", "stopped_by", "measured_at"),
+)
+"""Columns that a `BaselineEntry` has under the same names."""
 
 LOST = "lost"
 """Outcome of a baseline without a result: its process died, or the problem did not load."""
@@ -93,26 +56,16 @@ def row_of(problem: Problem, workload: Workload, entry: BaselineEntry, light: Sp
         workload,
         entry.baseline,
         light,
+        **{name: getattr(entry, name) for name in AS_MEASURED},
         outcome=entry.outcome.value,
-        reason=entry.reason,
         device_s=median_s,
+        rounds=entry.rounds or None,
         device_mad_s=device.get("mad_s"),
         samples=device.get("samples"),
-        eager_s=entry.eager_s,
-        over_eager=None if over is None else over.speedup,
-        over_eager_low=None if over is None else over.low,
-        over_eager_high=None if over is None else over.high,
-        latency_s=entry.latency_s,
-        eager_latency_s=entry.eager_latency_s,
-        compile_s=entry.compile_s,
-        graphs=entry.graphs,
-        held_to=entry.held_to,
-        matmul_tf32=entry.matmul_tf32,
-        cudnn_tf32=entry.cudnn_tf32,
-        rounds=entry.rounds or None,
-        stopped_by=entry.stopped_by,
+        over_eager=over and over.speedup,
+        over_eager_low=over and over.low,
+        over_eager_high=over and over.high,
         sol_fraction=None if light is None or median_s is None else light.fraction(median_s),
-        measured_at=entry.measured_at or None,
     )
 
 
@@ -124,19 +77,11 @@ def lost_row(problem: Problem, workload: Workload, baseline: Baseline, reason: s
 def _row(
     problem: Problem, workload: Workload, baseline: Baseline, light: SpeedOfLight | None, **values: Any
 ) -> dict[str, str]:
-    held: dict[str, Any] = {
-        "problem": problem.id,
-        "name": problem.name,
-        "workload": workload.name,
-        "precision": problem.precision.value,
-        "baseline": baseline.value,
-        "sol_time_s": None if light is None else light.sol_time_s,
-        "bound": None if light is None else light.bound,
-        "peaks_source": None if light is None else light.peaks_source,
-        "problem_digest": problem.digest,
-        **values,
-    }
-    return {name: _cell(held.get(name)) for name in COLUMNS}
+    values |= {"problem": problem.id, "name": problem.name, "precision": problem.precision.value}
+    values |= {"problem_digest": problem.digest, "workload": workload.name, "baseline": baseline.value}
+    for name in ("sol_time_s", "bound", "peaks_source"):
+        values[name] = getattr(light, name, None)
+    return {name: _cell(values.get(name)) for name in COLUMNS}
 
 
 def _cell(value: Any) -> str:
@@ -193,22 +138,20 @@ def number(row: Row, column: str) -> float | None:
 def table(rows: Sequence[Row]) -> Table:
     """Render a row for each problem: eager's time, and speedups of other baselines."""
     names = [b.value for b in Baseline if b is not Baseline.EAGER and any(row["baseline"] == b.value for row in rows)]
-    held = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("problem", "name", "eager", "of speed of light", *(f"{name} over eager" for name in names)):
-        held.add_column(column, overflow="fold")
     grouped: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
         grouped.setdefault((row["problem"], row["workload"]), {})[row["baseline"]] = row
+    lines = []
     for (problem, _), own in sorted(grouped.items(), key=lambda item: problem_order(item[0][0])):
-        any_row, eager = next(iter(own.values())), own.get(Baseline.EAGER.value)
-        beside_others = next((held_s for row in own.values() if (held_s := number(row, "eager_s")) is not None), None)
-        eager_s = (number(eager, "device_s") if eager else None) or beside_others
-        light_s = number(any_row, "sol_time_s")
+        first, eager = next(iter(own.values())), own.get(Baseline.EAGER.value, {})
+        times_s = [number(eager, "device_s"), *(number(row, "eager_s") for row in own.values())]
+        eager_s, light_s = next(filter(None, times_s), None), number(first, "sol_time_s")
         share = show.share(light_s / eager_s) if light_s and eager_s else show.ABSENT
         time = show.duration(eager_s) if eager_s else _why(eager) if eager else show.ABSENT
-        cells = [problem, any_row["name"], time, share, *(compared(own.get(name)) for name in names)]
-        held.add_row(*(Text(show.line(cell, 120)) for cell in cells))
-    return held
+        cells = [problem, first["name"], time, share, *(compared(own.get(name)) for name in names)]
+        lines.append([show.line(cell, 120) for cell in cells])
+    over = [f"{name} over eager" for name in names]
+    return table_of(["problem", "name", "eager", "of speed of light", *over], lines)
 
 
 def compared(row: Row | None) -> str:

@@ -9,20 +9,18 @@ follow the author in brackets, or are lines below the table.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from harness.core.choices import DeviceKind
 from harness.core.status import Status
 from harness.report import format as show
-from harness.report.narrow import Fitting
-from harness.results.scoring import DECLARED, By, LeaderboardRow, LikeGroup
+from harness.report.table import Fitting, escape_markdown, markdown_table, table_of
+from harness.results.leaderboard import By, LeaderboardRow
+from harness.results.scoring import DECLARED, LikeGroup
 
 MAX_ROWS = 200
 """Most rows of one group on the terminal; CSV and JSON have all rows."""
@@ -45,22 +43,6 @@ def _author(row: LeaderboardRow) -> str:
     return f"{name}: {show.line(row.solution, 100)}" if row.status is Status.disqualified else name
 
 
-def _status(row: LeaderboardRow) -> str:
-    return row.status.value if row.status else show.ABSENT
-
-
-def _rank(row: LeaderboardRow) -> str:
-    return show.ABSENT if row.rank is None else str(row.rank)
-
-
-def _passed(row: LeaderboardRow) -> str:
-    return f"{row.passed} of {row.results}"
-
-
-def _fast_1(row: LeaderboardRow) -> str:
-    return show.share(row.fast_p.get(1.0))
-
-
 def _remark(row: LeaderboardRow) -> str:
     if row.status is Status.disqualified:
         return f"disqualified: {show.line(row.reason, 160)}"
@@ -70,17 +52,21 @@ def _remark(row: LeaderboardRow) -> str:
     return "; ".join(parts)
 
 
-def _solution_remark(row: LeaderboardRow) -> str:
-    return show.line(row.reason, 160) if row.status is not Status.passed else ""
+def _sol(row: LeaderboardRow) -> str:
+    return show.share(row.sol_fraction)
+
+
+def _passed(row: LeaderboardRow) -> str:
+    return f"{row.passed} of {row.results}"
 
 
 CELLS: Mapping[By, Mapping[str, Cell]] = {
     By.author: {
-        "rank": _rank,
+        "rank": _text("rank"),
         "author": _author,
         "mean speedup": _speedup,
-        "faster than 1x": _fast_1,
-        "speed of light": lambda row: show.share(row.sol_fraction),
+        "faster than 1x": lambda row: show.share(row.fast_p.get(1.0)),
+        "speed of light": _sol,
         "problems passed": _passed,
         "remark": _remark,
     },
@@ -88,18 +74,18 @@ CELLS: Mapping[By, Mapping[str, Cell]] = {
         "problem": _text("problem"),
         "best solution": _text("solution"),
         "speedup": _speedup,
-        "speed of light": lambda row: show.share(row.sol_fraction),
+        "speed of light": _sol,
         "solutions passed": _passed,
         "remark": _remark,
     },
     By.solution: {
-        "rank": _rank,
+        "rank": _text("rank"),
         "problem": _text("problem"),
         "solution": _text("solution"),
-        "status": _status,
+        "status": _text("status"),
         "speedup": _speedup,
-        "speed of light": lambda row: show.share(row.sol_fraction),
-        "remark": _solution_remark,
+        "speed of light": _sol,
+        "remark": lambda row: "" if row.status is Status.passed else show.line(row.reason, 160),
     },
 }
 """Heading -> cell, for each kind of row."""
@@ -116,10 +102,7 @@ MAX_INTRODUCED = 10
 
 
 def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
-    """Return heading -> cell for a page that scrolls.
-
-    Columns of `SAID` are included only if a row has such a value.
-    """
+    """Return heading -> cell for a page that scrolls, with `SAID` if a row says it."""
     said = {name: _text(field) for name, field in SAID.items() if any(getattr(row, field) for row in rows)}
     held: dict[str, Cell] = {}
     for name, cell in CELLS[by].items():
@@ -165,20 +148,16 @@ def heading(group: LikeGroup) -> str:
 def table(rows: Sequence[LeaderboardRow], by: By, *, most: int = MAX_ROWS) -> RenderableType:
     """Render tables for the terminal, with at most `most` rows of each group."""
     parts: list[RenderableType] = []
+    cells = {**CELLS[by], "author": _introduced_author} if by is By.author else CELLS[by]
     for group, members in groupby(rows, key=lambda row: row.group):
-        held = list(members)
-        made = Table(box=SIMPLE_HEAD, title=Text(heading(group)), title_justify="left", pad_edge=False)
-        for name in CELLS[by]:
-            made.add_column(name, overflow="fold", justify="right" if name == "rank" else "left")
-        cells = {**CELLS[by], "author": _introduced_author} if by is By.author else CELLS[by]
-        for row in held[:most]:
-            made.add_row(*(Text(cell(row)) for cell in cells.values()))
-        parts.append(Fitting(made))
+        own = list(members)
+        lines = [[cell(row) for cell in cells.values()] for row in own[:most]]
+        parts.append(Fitting(table_of(cells, lines, right=("rank",), title=Text(heading(group)))))
         if by is not By.author:
-            parts += [Text(line, style="dim") for line in _introductions(held[:most])]
-        if len(held) > most:
+            parts += [Text(line, style="dim") for line in _introductions(own[:most])]
+        if len(own) > most:
             whole = f"harness leaderboard --by {by.value} with --csv or --json shows all"
-            parts.append(Text(f"… {len(held) - most} more rows: {whole}"))
+            parts.append(Text(f"… {len(own) - most} more rows: {whole}"))
     return Group(*parts) if parts else Text("no records to rank")
 
 
@@ -186,24 +165,8 @@ def markdown(rows: Sequence[LeaderboardRow], by: By) -> str:
     """Render GitHub Markdown tables."""
     parts = []
     for group, members in groupby(rows, key=lambda row: row.group):
-        held = list(members)
-        cells = columns(by, held)
-        names = list(cells)
-        lines = [f"**{escape_markdown(heading(group))}**", "", markdown_row(names), markdown_row(["---"] * len(names))]
-        lines += [markdown_row([escape_markdown(cell(row)) for cell in cells.values()]) for row in held]
-        parts.append("\n".join(lines))
+        own = list(members)
+        cells = columns(by, own)
+        lines = markdown_table(list(cells), ([cell(row) for cell in cells.values()] for row in own))
+        parts.append("\n".join([f"**{escape_markdown(heading(group))}**", "", *lines]))
     return "\n\n".join(parts or ["no records to rank"]) + "\n"
-
-
-def markdown_row(cells: Sequence[str]) -> str:
-    """Render one row of a table from escaped cells."""
-    return "| " + " | ".join(cells) + " |"
-
-
-def escape_markdown(text: str) -> str:
-    """Escape a line for Markdown: no links, images, HTML, mentions or table cells."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
-    # An entity breaks mentions and bare links without a visible change of the page.
-    escaped = re.sub(r"\bwww\.", lambda found: f"{found[0][:-1]}&#46;", escaped, flags=re.IGNORECASE)
-    return escaped.replace("@", "&#64;").replace("://", "&#58;//")

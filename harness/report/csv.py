@@ -1,29 +1,8 @@
-"""Write the leaderboard as CSV: one line for each row of `scoring.leaderboard`.
+"""Write the leaderboard as CSV: one line for each row of `leaderboard`.
 
-Pure functions. Columns and their order are stable; later versions only add columns at the end. Numbers are plain
-(ratios, shares, counts), absent ones are empty. Texts of submissions are escaped, and no spreadsheet can read them as
-formulas.
-
-    device, processor, workload, baseline   rows that differ in one of these are never ranked together
-    rank                                    rank among these rows (solutions: of one problem); empty without a rank
-    author, problem, solution, status       the filled ones say what the row is about
-    speedup, speedup_low, speedup_high      over the baseline (author: geometric mean), 95 % confidence interval
-    sol_fraction                            reached share of the speed of light
-    results, passed, untimed, disqualified  number of judged results; of these passed (including untimed), disqualified
-    unjudged                                results without a verdict on the solution; counted in no share
-    fast_0 … fast_2                         share of results that are correct and faster than 0, 0.5, 0.8, 1, 1.5, 2
-                                            times the baseline
-    reason                                  reason of the record, or of a disqualification
-    precision                               "declared" (each problem's own class), or the class that the run set; rows
-                                            that differ here are never ranked together
-    same_within                             filled if the speedup is within the noise floor: solution and baseline are
-                                            as fast within this share (0.005 is 0.5 %)
-    driver                                  driver of the GPU; rows that differ here are never ranked together
-    display_name, model                     the author's description (author.yaml), if the runs have it; only `author`
-                                            identifies an author
-
-`author` rows have no problem and no solution; `problem` rows have author and name of the best solution. Boards by
-author and by problem end with a row for each disqualified solution of the group: status `disqualified`, no rank.
+Pure functions. The guide on results describes the columns, which are stable: later versions only add some at the end.
+Numbers are plain (ratios, shares, counts), absent ones are empty. Texts of submissions are escaped, and no spreadsheet
+can read them as formulas.
 """
 
 from __future__ import annotations
@@ -34,53 +13,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.report import format as show
-from harness.results.scoring import LeaderboardRow
-
-COLUMNS = (
-    "device",
-    "processor",
-    "workload",
-    "baseline",
-    "rank",
-    "author",
-    "problem",
-    "solution",
-    "status",
-    "speedup",
-    "speedup_low",
-    "speedup_high",
-    "sol_fraction",
-    "results",
-    "passed",
-    "untimed",
-    "disqualified",
-    "unjudged",
-    "fast_0",
-    "fast_0.5",
-    "fast_0.8",
-    "fast_1",
-    "fast_1.5",
-    "fast_2",
-    "reason",
-    "precision",
-    "same_within",
-    "driver",
-    "display_name",
-    "model",
-)
+from harness.results.leaderboard import COLUMNS, LeaderboardRow
 
 
 def leaderboard(rows: Sequence[LeaderboardRow]) -> str:
-    """Format rows as CSV text with a header line.
-
-    Quoting follows RFC 4180; lines end with a line feed.
-    """
+    """Format rows as CSV text (RFC 4180, with line feeds) with a header line."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        held = row.to_json()
-        writer.writerow([_cell(held[name]) for name in COLUMNS])
+        writer.writerow(map(_cell, row.to_json().values()))
     return stream.getvalue()
 
 
@@ -88,10 +30,10 @@ _FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """First characters of a formula, also in full width; some programs skip spaces before them."""
 
 
-def _cell(held: Any) -> str:
-    if held is None:
+def _cell(value: Any) -> str:
+    if value is None:
         return ""
-    if isinstance(held, (int, float)):
-        return repr(held)
-    text = show.line(held, 1000)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    text = show.line(value, 1000)
     return f"'{text}" if text.lstrip().startswith(_FORMULAS) else text

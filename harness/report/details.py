@@ -32,13 +32,7 @@ _UNITS = ("_unix_s", "_per_s", "_s", "_bytes", "_flops", "_hz", "_mhz", "_w", "_
 
 
 def details(values: Mapping[str, Any], depth: int = 0, unit: str = "") -> RenderableType:
-    """Lay out names and values in lines, and similar mappings as tables.
-
-    Args:
-        values: The values by name.
-        depth: Nesting depth.
-        unit: Unit suffix for names without one.
-    """
+    """Lay out names and values in lines, and similar mappings as tables."""
     parts: list[RenderableType] = []
     plain = Table.grid(padding=(0, 2))
     plain.add_column(style="dim", no_wrap=True)

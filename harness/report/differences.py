@@ -1,22 +1,15 @@
-"""Render a comparison of runs or solutions: terminal table or Markdown.
-
-Pure functions. Texts come from submissions and go through `report.format`.
-"""
+"""Render a comparison of runs or solutions: terminal table or Markdown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from harness.core.stats import SAME_AT_MOST
 from harness.report import format as show
-from harness.report.board import escape_markdown, markdown_row
-from harness.report.narrow import Fitting
+from harness.report.table import Fitting, escape_markdown, markdown_table, table_of
 from harness.results.compare import WORDS, Change, RunDifferences, SolutionDifference
 
 COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
@@ -33,20 +26,12 @@ STYLES = {
 }
 
 
-def word(outcome: Change) -> str:
-    """Return the words for an outcome."""
-    return WORDS.get(outcome, outcome.value)
-
-
 def ratio_of(row: SolutionDifference) -> str:
     """Format a ratio as `1.052x (1.044 to 1.060)`, near 1 with four digits."""
     if row.ratio is None:
         return show.ABSENT
-    significant = 4 if 0.5 < row.ratio < 2 else 3
-    shown = f"{show.digits(row.ratio, significant)}x"
-    if row.low is None or row.high is None:
-        return shown
-    return f"{shown} ({show.digits(row.low, significant)} to {show.digits(row.high, significant)})"
+    ratio, *ends = (show.digits(end, 4 if 0.5 < row.ratio < 2 else 3) for end in (row.ratio, row.low, row.high) if end)
+    return f"{ratio}x ({' to '.join(ends)})" if len(ends) == 2 else f"{ratio}x"
 
 
 def remark_of(row: SolutionDifference) -> str:
@@ -79,25 +64,20 @@ def _untimed(row: SolutionDifference) -> str:
     return f"correct, no time {lacking[0]}" if len(lacking) == 1 else "correct, not timed"
 
 
-def _speed(ratio: float | None, same: float | None) -> str:
-    return show.speedup(ratio) if same is None else "same"
-
-
 def cells(row: SolutionDifference) -> list[str]:
     """Return the texts of one row, in the order of `COLUMNS`."""
     name = show.line(row.solution, 100)
     if row.later_solution != row.solution:
         name = f"{name} → {show.line(row.later_solution, 100)}"
-    speeds = (
-        _speed(row.before_speedup, row.before_same_within),
-        _speed(row.after_speedup, row.after_same_within),
-    )
-    return [show.line(row.problem, 40), name, word(row.outcome), ratio_of(row), *speeds, remark_of(row)]
+    pairs = ((row.before_speedup, row.before_same_within), (row.after_speedup, row.after_same_within))
+    speeds = [show.speedup(ratio) if same is None else "same" for ratio, same in pairs]
+    outcome = WORDS.get(row.outcome, row.outcome.value)
+    return [show.line(row.problem, 40), name, outcome, ratio_of(row), *speeds, remark_of(row)]
 
 
 def closing(found: RunDifferences) -> str:
     """Return a closing line: the count of each outcome, and if something got worse."""
-    counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items())
+    counted = ", ".join(f"{number} {WORDS.get(outcome, outcome.value)}" for outcome, number in found.counts().items())
     if not found.compared:
         return f"{counted if found.rows else 'no results'}; nothing was compared."
     number = len(found.regressions)
@@ -110,19 +90,17 @@ def closing(found: RunDifferences) -> str:
 
 def table(found: RunDifferences) -> RenderableType:
     """Render the comparison for the terminal."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in COLUMNS:
-        made.add_column(name, overflow="fold")
-    for row in found.rows:
-        style = STYLES.get(row.outcome, "")
-        made.add_row(*(Text(text, style=style if place == 2 else "") for place, text in enumerate(cells(row))))
-    return Group(*([Fitting(made)] if found.rows else []), Text(closing(found)))
+    rows = [
+        [
+            Text(text, style=STYLES.get(row.outcome, "") if name == "outcome" else "")
+            for name, text in zip(COLUMNS, cells(row), strict=True)
+        ]
+        for row in found.rows
+    ]
+    return Group(*([Fitting(table_of(COLUMNS, rows))] if rows else []), Text(closing(found)))
 
 
 def markdown(found: RunDifferences) -> str:
     """Render the comparison as a GitHub Markdown table with the closing line."""
-    lines: Sequence[str] = []
-    if found.rows:
-        lines = [markdown_row(COLUMNS), markdown_row(["---"] * len(COLUMNS))]
-        lines = [*lines, *(markdown_row([escape_markdown(text) for text in cells(row)]) for row in found.rows), ""]
+    lines = [*markdown_table(COLUMNS, map(cells, found.rows)), ""] if found.rows else []
     return "\n".join([*lines, escape_markdown(closing(found))]) + "\n"

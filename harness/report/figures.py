@@ -15,8 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.core.record import Record
 from harness.report import format as show
-from harness.results.scoring import LikeGroup, ScoredRecord, Selection, select
+from harness.results.evidence import mapping, positive
+from harness.results.latest import recency
+from harness.results.scoring import EAGER, LikeGroup, ScoredRecord, Selection, scored, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +72,38 @@ class Point:
     link: str = ""
 
 
+def points_of(
+    records: Sequence[Record], *, baseline: str = EAGER, links: Mapping[int, str] | None = None
+) -> list[Point]:
+    """Return a point for each timed solution with a speed of light.
+
+    Of several records of one solution the latest counts. `links` maps `id()` of a record to the link of its point.
+    """
+    latest: dict[tuple[str, ...], Record] = {}
+    for record in records:
+        key = (*record.identity, record.author, str(record.environment.get("gpu")))
+        if key not in latest or recency(latest[key]) <= recency(record):
+            latest[key] = record
+    points = []
+    for record in latest.values():
+        light = mapping(record.timing, "speed_of_light")
+        fraction, memory_s = positive(light.get("fraction")), positive(light.get("memory_s"))
+        bound = light.get("bound")
+        if record.speedup is None or fraction is None or memory_s is None or bound not in MARKS:
+            continue
+        compute_s = positive(light.get("compute_s")) or 0.0
+        points.append(
+            Point(
+                entry=scored(record, baseline),
+                bound=str(bound),
+                intensity=compute_s / memory_s,
+                fraction=fraction,
+                link=(links or {}).get(id(record), ""),
+            )
+        )
+    return points
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """One figure: its name, its caption, and the function that draws it."""
@@ -83,36 +118,31 @@ def drawings(group: LikeGroup, entries: Sequence[ScoredRecord], points: Sequence
     timed = [entry for entry in entries if entry.speedup is not None]
     colours = colours_of(entries)
     over = f"over {show.line(group.baseline, 40)}"
-    found = []
-    if timed:
-        caption = (
-            f"Speedups {over} of {len(timed)} timed solutions: histogram, and the solutions of each author. "
-            f"The vertical line is 1x; a short vertical bar marks the median of an author."
-        )
-        found.append(Drawing(name="speedups", caption=caption, draw=lambda: _speedups(timed, over, colours)))
-        caption = (
-            "fast_p: the share of an author's results that are correct and more than p times as fast, for every p. "
-            "At p = 0 it is the share of correct results, at p = 1 the share of faster ones."
-        )
-        best = select(entries, Selection.best)
-        found.append(Drawing(name="fast_p", caption=caption, draw=lambda: _fast_p(best, over, colours)))
-    if points:
-        caption = (
-            f"Roofline of {len(points)} solutions. Problems further right need more arithmetic per byte. The line is "
-            "the limit of the GPU; 1 is its peak rate for the problem's precision class. The distance of a point below "
-            "the line is the possible gain. The shape of a point shows what bounds the problem."
-        )
-        found.append(Drawing(name="roofline", caption=caption, draw=lambda: _roofline(points, colours)))
-    return found
+    best = select(entries, Selection.best)
+    speedups = Drawing(
+        name="speedups",
+        caption=f"Speedups {over} of {len(timed)} timed solutions: histogram, and the solutions of each author. "
+        "The vertical line is 1x; a short vertical bar marks the median of an author.",
+        draw=lambda: _speedups(timed, over, colours),
+    )
+    curves = Drawing(
+        name="fast_p",
+        caption="fast_p: the share of an author's results that are correct and more than p times as fast, for every p. "
+        "At p = 0 it is the share of correct results, at p = 1 the share of faster ones.",
+        draw=lambda: _fast_p(best, over, colours),
+    )
+    roofline = Drawing(
+        name="roofline",
+        caption=f"Roofline of {len(points)} solutions. Problems further right need more arithmetic per byte. The line "
+        "is the limit of the GPU; 1 is its peak rate for the problem's precision class. The distance of a point below "
+        "the line is the possible gain. The shape of a point shows what bounds the problem.",
+        draw=lambda: _roofline(points, colours),
+    )
+    return [*([speedups, curves] if timed else []), *([roofline] if points else [])]
 
 
 def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
-    """Draw a figure as a file; the same input gives the same bytes.
-
-    Args:
-        drawing: The figure.
-        form: svg, png or pdf.
-        dpi: Pixels per inch, for png.
+    """Draw a figure as a svg, png or pdf file; the same input gives the same bytes.
 
     Raises:
         MissingPlots: matplotlib is not installed.

@@ -13,7 +13,7 @@ import math
 import re
 import textwrap
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -41,10 +41,7 @@ def line(text: object, limit: int = 300) -> str:
 
 
 def block(text: str, limit: int = 200_000) -> str:
-    """Return `text` with its lines and tabs, and other hidden characters escaped.
-
-    In a text longer than `limit` characters, a note replaces the middle.
-    """
+    """Return `text` escaped, with its lines and tabs; cut the middle of a long one."""
     held = text.replace("\r\n", "\n")
     if len(held) > limit:
         half = limit // 2
@@ -112,6 +109,14 @@ def digits(number: float, significant: int = 3) -> str:
     return f"{number:.{max(0, significant - 1 - exponent)}f}"
 
 
+def extents(held: Any, between: str = "x") -> str:
+    """Format `[132, 8, 1]` as `132x8`, without trailing extents of 1."""
+    if not isinstance(held, list | tuple) or not held or not all(isinstance(item, int) for item in held):
+        return ABSENT
+    last = max((place for place, item in enumerate(held) if item != 1), default=0)
+    return between.join(str(item) for item in held[: last + 1])
+
+
 def speedup(ratio: float | None) -> str:
     """Format a speedup: `1.31x`, `0.0750x`, `129x`."""
     return ABSENT if ratio is None else f"{digits(ratio)}x"
@@ -127,12 +132,7 @@ def speedup_with_interval(
 ) -> str:
     """Format a speedup with its 95 % confidence interval: `1.31x (1.29 to 1.33)`.
 
-    Args:
-        ratio: The speedup.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        same: If given, solution and baseline are as fast within this share: `same as the reference (within 0.4 %)`.
-        baseline: Name of the baseline.
+    If solution and baseline are as fast within the share `same`: `same as the reference (within 0.4 %)`.
     """
     if same is not None:
         other = "the reference" if baseline == "eager" else line(baseline, 40)
@@ -151,35 +151,36 @@ def share(part: float | None) -> str:
     return f"{part * 100:.0f} %" if part == 0 or part >= 0.1 else f"{part * 100:.1f} %"
 
 
-def value(name: str, held: Any) -> str:
-    """Format a plain value of a record by the unit suffix of its name.
+def _plain(number: float, significant: int = 4) -> str:
+    return str(number) if isinstance(number, int) else digits(number, significant)
 
-    Suffixes: `_s`, `_unix_s` (a time), `_bytes`, `_bytes_per_s`, `_flops`, `_flops_per_s`, `_hz`, `_mhz`, `_w`,
-    `temperature_c`.
-    """
+
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "_unix_s": moment,
+    "_bytes_per_s": lambda number: f"{size(number)}/s",
+    "_flops_per_s": lambda number: count(number, "flop/s"),
+    "_s": duration,
+    "_bytes": size,
+    "_flops": lambda number: count(number, "flop"),
+    "_hz": lambda number: count(number, "Hz"),
+    "_mhz": lambda number: f"{_plain(number, 3)} MHz",
+    "_w": lambda number: f"{_plain(number, 3)} W",
+    "temperature_c": lambda number: f"{_plain(number, 3)} °C",
+}
+"""Suffix of a value's name -> format; the first that fits counts."""
+
+
+def value(name: str, held: Any) -> str:
+    """Format a plain value of a record by the unit suffix of its name (`UNITS`)."""
     if held is None:
         return ABSENT
     if isinstance(held, bool):
         return "yes" if held else "no"
     if isinstance(held, (int, float)):
-        if name.endswith("_unix_s"):
-            return moment(held)
-        if f"_{name}".endswith("_bytes_per_s"):
-            return f"{size(held)}/s"
-        if f"_{name}".endswith("_flops_per_s"):
-            return count(held, "flop/s")
-        if name == "s" or name.endswith("_s"):
-            return duration(held)
-        if name == "bytes" or name.endswith("_bytes"):
-            return size(held)
-        if name == "flops" or name.endswith("_flops"):
-            return count(held, "flop")
-        if name.endswith("_hz"):
-            return count(held, "Hz")
-        for suffix, unit in (("_mhz", "MHz"), ("_w", "W"), ("temperature_c", "°C")):
-            if name.endswith(suffix):
-                return f"{digits(held)} {unit}" if isinstance(held, float) else f"{held} {unit}"
-        return str(held) if isinstance(held, int) else digits(held, 4)
+        for suffix, in_unit in UNITS.items():
+            if f"_{name}".endswith(suffix):
+                return in_unit(held)
+        return _plain(held)
     if isinstance(held, (list, tuple)):
         # There may be hundreds of samples: show a few; `--json` has all.
         if held and all(isinstance(item, (list, tuple)) for item in held) and sum(map(len, held)) > 8:
@@ -193,10 +194,7 @@ def value(name: str, held: Any) -> str:
 
 @cache
 def explain(status: Status) -> str:
-    """Return the meaning of a status, with advice, as one line.
-
-    It is the docstring in `Status`.
-    """
+    """Return the meaning of a status, its docstring, as one line."""
     body = python_ast.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
     assert isinstance(body, ast.ClassDef)
     for item, following in zip(body.body, body.body[1:], strict=False):

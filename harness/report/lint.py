@@ -1,15 +1,12 @@
-"""Render findings of `harness problems lint` as text or Markdown.
-
-Pure functions.
-"""
+"""Render findings of `harness problems lint` as text or Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.report.board import escape_markdown, markdown_row
 from harness.report.format import block, duration, line
+from harness.report.table import escape_markdown, markdown_table
 
 if TYPE_CHECKING:
     from harness.referee.soundness import ProblemReport
@@ -40,10 +37,9 @@ def markdown(reports: Sequence[ProblemReport]) -> str:
         f"{tried} wrong answers tried in {duration(sum(report.wall_s for report in reports))}, "
         + (f"{len(broken)} problems break a rule." if broken else "no problem breaks a rule."),
         "",
-        markdown_row(COLUMNS),
-        markdown_row(["---"] * len(COLUMNS)),
+        *markdown_table(COLUMNS, map(_cells, reports)),
     ]
-    return "\n".join([*head, *(_row(report) for report in reports)]) + "\n"
+    return "\n".join(head) + "\n"
 
 
 def _counted(reports: Sequence[ProblemReport]) -> str:
@@ -53,19 +49,17 @@ def _counted(reports: Sequence[ProblemReport]) -> str:
     )
 
 
-def _row(report: ProblemReport) -> str:
-    by_verdict = {
-        verdict: [check for check in report.checks if check.verdict == verdict] for verdict in ("kept", "not_checked")
-    }
+def _cells(report: ProblemReport) -> list[str]:
+    unchecked = [check.rule for check in report.checks if check.verdict == "not_checked"]
     remarks = [f"{check.rule}: {detail}" for check in report.broken for detail in check.details]
     cells = [
         report.problem,
         report.workload,
         "✗" if report.broken else "✓",
         str(report.tried),
-        str(len(by_verdict["kept"])),
-        ", ".join(check.rule for check in by_verdict["not_checked"]),
+        str(sum(check.verdict == "kept" for check in report.checks)),
+        ", ".join(unchecked),
         f"{report.wall_s:.1f}",
         "; ".join([*remarks, *report.notes]),
     ]
-    return markdown_row([escape_markdown(line(cell, 600)) for cell in cells])
+    return [line(cell, 600) for cell in cells]

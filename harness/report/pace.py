@@ -1,7 +1,4 @@
-"""Summarise the progress of a run in one line.
-
-The caller passes the times.
-"""
+"""Summarise the progress of a run in one line."""
 
 from __future__ import annotations
 

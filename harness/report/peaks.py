@@ -1,7 +1,4 @@
-"""Format a GPU's measured peak rates, with their share of the datasheet's.
-
-Pure functions.
-"""
+"""Format a GPU's measured peak rates, with their share of the datasheet's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Render problems: a table of all, a page about one, JSON.
-
-Pure functions: values in, rich renderables or JSON values out.
-"""
+"""Render problems: a table of all, a page about one, JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -18,6 +14,7 @@ from rich.text import Text
 from harness.core.problem import Problem, Workload
 from harness.report import format as show
 from harness.report.details import details
+from harness.report.table import table_of
 
 if TYPE_CHECKING:
     from harness.referee.problem.roofline import SpeedOfLight
@@ -45,19 +42,15 @@ class Costed:
 
 def table(problems: Sequence[Problem], costed: Mapping[str, Costed]) -> Table:
     """Render problems as rows, with their costs or their input variants."""
-    held = Table(box=SIMPLE_HEAD, pad_edge=False)
-    names = ["problem", "name", "class"]
     costs = ["inputs", "bytes", "flops", "bound", "speed of light"] if costed else ["input variants"]
-    for column in (*names, *costs, "workloads"):
-        held.add_column(column, overflow="fold", justify="right" if column in ("bytes", "flops") else "left")
+    rows = []
     for item in problems:
         known = costed.get(item.id)
         precision = item.precision if known is None else known.workload.precision or item.precision
-        cells = [item.id, item.name, precision.value]
-        cells += [", ".join(("own", *item.rules.variants))] if known is None else _cost_cells(known)
-        cells.append(", ".join(item.workloads))
-        held.add_row(*(Text(show.line(cell)) for cell in cells))
-    return held
+        middle = [", ".join(("own", *item.rules.variants))] if known is None else _cost_cells(known)
+        rows.append([item.id, item.name, precision.value, *middle, ", ".join(item.workloads)])
+    cells = ([show.line(cell) for cell in row] for row in rows)
+    return table_of(["problem", "name", "class", *costs, "workloads"], cells, right=("bytes", "flops"))
 
 
 def _cost_cells(known: Costed) -> list[str]:

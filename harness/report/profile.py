@@ -1,16 +1,12 @@
-"""Render a profile: totals, kernels and hardware counters of both sides.
-
-Pure functions. Names of kernels come from untrusted code and go through `format.line`.
-"""
+"""Render a profile: totals, kernels and hardware counters of both sides."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.protocol.kernel_names import short_name
 from harness.report import format as show
-from harness.report.profile_words import in_words
 from harness.runner.profile import ncu
 from harness.runner.profile.running import Profile, ProfiledSide
 
@@ -18,6 +14,17 @@ MAX_KERNELS = 12
 MAX_COUNTED = 3
 MAX_STALLS = 3
 NAME_WIDTH, COUNTED_NAME_WIDTH = 60, 40
+
+BUSY = 0.6
+"""A unit counts as busy from this share of its peak on; few kernels exceed 0.9."""
+
+TENSOR_USED = 0.01
+
+ALIKE = 0.03
+"""Relative difference of two profiled calls of one program."""
+
+WASTE = 1.2
+"""Ratio of moved bytes to least bytes that is worth a sentence."""
 
 
 def lines_of(profile: Profile) -> list[str]:
@@ -27,7 +34,7 @@ def lines_of(profile: Profile) -> list[str]:
     for side in (profile.solution, profile.reference):
         lines += ["", *_kernels(side)]
     lines += _counters((profile.solution, profile.reference))
-    words = in_words(profile)
+    words = _in_words(profile)
     return [*lines, "", "in words:", *(f"  {line}" for line in words)] if words else lines
 
 
@@ -52,8 +59,8 @@ def _together(profile: Profile) -> list[str]:
     if light is not None:
         rows.append(["share of the speed of light", *(_fraction(side, light["sol_time_s"]) for side in sides)])
     rows.append(["kernel launches", *(str(side.census.get("launches", 0)) for side in sides)])
-    rows.append(["share of own kernels", *(show.share(side.census.get("own_share")) for side in sides)])
-    rows.append(["share of library kernels", *(show.share(side.census.get("library_share")) for side in sides)])
+    for name in ("own", "library"):
+        rows.append([f"share of {name} kernels", *(show.share(side.census.get(f"{name}_share")) for side in sides)])
     lines = _columns(rows)
     if profile.solution.labels:
         lines.append(f"labels: {', '.join(profile.solution.labels)}")
@@ -69,10 +76,8 @@ def _kernels(side: ProfiledSide) -> list[str]:
     rows: Sequence[Mapping[str, Any]] = side.census.get("kernels", ())
     if lack := side.census.get("not_taken"):
         return [f"{side.title}: kernels are unknown: {show.line(lack, 200)}"]
-    table = [
-        ["share", "time", "calls", "owner", "grid", "block", "registers", "shared", "spills", "occupancy", "kernel"]
-    ]
-    table += [_kernel(row) for row in rows[:MAX_KERNELS]]
+    heads = "share", "time", "calls", "owner", "grid", "block", "registers", "shared", "spills", "occupancy", "kernel"
+    table = [heads, *map(_kernel, rows[:MAX_KERNELS])]
     more = [f"and {len(rows) - MAX_KERNELS} more"] if len(rows) > MAX_KERNELS else []
     return [f"{side.title}:", *_columns(table), *more]
 
@@ -86,23 +91,14 @@ def _kernel(row: Mapping[str, Any]) -> list[str]:
     shared = row.get("static_shared_bytes", 0) + row.get("dynamic_shared_bytes", 0)
     return [
         *common,
-        _shape(row.get("grid")),
-        _shape(row.get("block")),
+        show.extents(row.get("grid")),
+        show.extents(row.get("block")),
         str(row.get("registers", show.ABSENT)),
         show.size(shared),
         _spills(row),
         _occupancy(row.get("occupancy")),
         name,
     ]
-
-
-def _shape(extents: Sequence[int] | None) -> str:
-    if not extents:
-        return show.ABSENT
-    kept = [str(extent) for extent in extents]
-    while len(kept) > 1 and kept[-1] == "1":
-        kept.pop()
-    return "x".join(kept)
 
 
 def _spills(row: Mapping[str, Any]) -> str:
@@ -126,8 +122,7 @@ def _counters(sides: Sequence[ProfiledSide]) -> list[str]:
     for place in range(max(map(len, heaviest))):
         launches = [held[place] if place < len(held) else None for held in heaviest]
         rows = [[f"ncu, kernel {place + 1}" if place else "ncu, slowest kernel", *(side.title for side in sides)]]
-        columns = [[""] * len(FIGURES) if launch is None else _counted(launch) for launch in launches]
-        rows += [list(row) for row in zip(FIGURES, *columns, strict=True)]
+        rows += [[name, *("" if one is None else cell(one) for one in launches)] for name, cell in FIGURES.items()]
         lines += ["", *_columns(rows)]
         reasons += [name for launch in launches if launch for name, _ in launch.stalls[:MAX_STALLS]]
     words = [f"  {name}: {ncu.STALLS.get(name, name)}" for name in dict.fromkeys(reasons)]
@@ -137,36 +132,28 @@ def _counters(sides: Sequence[ProfiledSide]) -> list[str]:
     return ["", *lines] if lacks else lines
 
 
-FIGURES = (
-    "  kernel",
-    "  time",
-    "  memory bandwidth",
-    "  share of peak bandwidth",
-    "  bytes read, written",
-    "  L2 hit rate",
-    "  multiprocessors busy",
-    "  tensor cores active",
-    "  achieved occupancy",
-    *(f"  {ordinal} stall reason" for ordinal in ("first", "second", "third")),
-)
-"""Row headings for a launch with counters, in the order of `_counted`."""
+FIGURES: Mapping[str, Callable[[ncu.Counters], str]] = {
+    "  kernel": lambda launch: show.line(short_name(launch.name), COUNTED_NAME_WIDTH),
+    "  time": lambda launch: show.duration(launch.time_s),
+    "  memory bandwidth": lambda launch: _rate(launch.bytes_per_s),
+    "  share of peak bandwidth": lambda launch: show.share(launch.memory_share),
+    "  bytes read, written": lambda launch: f"{show.size(launch.read_bytes)}, {show.size(launch.written_bytes)}",
+    "  L2 hit rate": lambda launch: show.share(launch.l2_hit_share),
+    "  multiprocessors busy": lambda launch: show.share(launch.compute_share),
+    "  tensor cores active": lambda launch: show.share(launch.tensor_share),
+    "  achieved occupancy": lambda launch: show.share(launch.occupancy),
+    "  first stall reason": lambda launch: _stall(launch, 0),
+    "  second stall reason": lambda launch: _stall(launch, 1),
+    "  third stall reason": lambda launch: _stall(launch, 2),
+}
+"""Rows of a launch with counters."""
 
 
-def _counted(launch: ncu.Counters) -> list[str]:
-    stalls = [f"{name}, {show.digits(warps)} warps" for name, warps in launch.stalls[:MAX_STALLS]]
-    return [
-        show.line(short_name(launch.name), COUNTED_NAME_WIDTH),
-        show.duration(launch.time_s),
-        _rate(launch.bytes_per_s),
-        show.share(launch.memory_share),
-        f"{show.size(launch.read_bytes)}, {show.size(launch.written_bytes)}",
-        show.share(launch.l2_hit_share),
-        show.share(launch.compute_share),
-        show.share(launch.tensor_share),
-        show.share(launch.occupancy),
-        *stalls,
-        *[show.ABSENT] * (MAX_STALLS - len(stalls)),
-    ]
+def _stall(launch: ncu.Counters, place: int) -> str:
+    if len(launch.stalls) <= place:
+        return show.ABSENT
+    name, warps = launch.stalls[place]
+    return f"{name}, {show.digits(warps)} warps"
 
 
 def _rate(bytes_per_s: float | None) -> str:
@@ -176,3 +163,60 @@ def _rate(bytes_per_s: float | None) -> str:
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _in_words(profile: Profile) -> list[str]:
+    """Return sentences about a profile; none if it has no numbers."""
+    lines = _compared(profile)
+    for side in (profile.solution, profile.reference):
+        lines += _moved(side, profile.least_bytes) + _waits(side)
+    return lines
+
+
+def _compared(profile: Profile) -> list[str]:
+    own, other = (side.census.get("device_s") for side in (profile.solution, profile.reference))
+    if not own or not other:
+        return []
+    launches = [side.census.get("launches", 0) for side in (profile.solution, profile.reference)]
+    how = f"{show.share(abs(own / other - 1))} {'less' if own < other else 'more'} than the reference"
+    if abs(own / other - 1) < ALIKE:
+        how = f"about as long as the reference ({show.duration(other)})"
+    line = f"The solution takes {show.duration(own)}, {how}"
+    if launches[0] != launches[1]:
+        line += f", in {launches[0]} launch{'' if launches[0] == 1 else 'es'} instead of {launches[1]}"
+    return [f"{line}. This is one profiled call; use harness eval to measure speedups."]
+
+
+def _moved(side: ProfiledSide, least_bytes: int) -> list[str]:
+    """Compare the bytes of all launches, if all have counters, with the least bytes."""
+    held = [launch for launch in side.counters if launch.read_bytes is not None and launch.written_bytes is not None]
+    if not least_bytes or not held or len(held) < side.census.get("launches", 0):
+        return []
+    times = sum((launch.read_bytes or 0.0) + (launch.written_bytes or 0.0) for launch in held) / least_bytes
+    if times < WASTE:
+        return [f"The {side.title} moves little more than the least bytes ({show.digits(times, 2)} times)."]
+    return [
+        f"The {side.title} moves {show.digits(times, 2)} times the least bytes: keep data that is read again on chip."
+    ]
+
+
+def _waits(side: ProfiledSide) -> list[str]:
+    """Say what limits the slowest launch, by its counters."""
+    found = ncu.heaviest(side.counters, 1)
+    if not found:
+        return []
+    (launch,) = found
+    name = f"The {side.title}'s slowest kernel, {show.line(short_name(launch.name), NAME_WIDTH)},"
+    memory, compute = launch.memory_share or 0.0, launch.compute_share or 0.0
+    if max(memory, compute) >= BUSY:
+        unit, share = ("memory", memory) if memory >= compute else ("the multiprocessors", compute)
+        line = f"{name} keeps {unit} busy ({show.share(share)} of the peak)"
+        if launch.tensor_share is not None and memory < compute:
+            used = launch.tensor_share >= TENSOR_USED
+            line += f", {'with' if used else 'without'} tensor cores"
+        return [f"{line}."]
+    line = f"{name} keeps neither memory ({show.share(memory)}) nor multiprocessors ({show.share(compute)}) busy"
+    if launch.stalls:
+        reason, _ = launch.stalls[0]
+        line += f"; main stall reason: {ncu.STALLS.get(reason, show.line(reason, 40))}"
+    return [f"{line}."]

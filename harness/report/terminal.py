@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -23,8 +22,8 @@ from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
 from harness.report.details import details
-from harness.report.narrow import Fitting
-from harness.results.scoring import EAGER, entries_of, main_baseline
+from harness.report.table import Fitting, table_of
+from harness.results.scoring import EAGER, main_baseline, scored
 
 if TYPE_CHECKING:
     from harness.runner.doctor import Diagnosis
@@ -69,7 +68,7 @@ def speedup_of(record: Record) -> str | None:
     """Format the speedup over the main baseline, or over eager if it has no time."""
     main = main_baseline(record)
     for baseline in dict.fromkeys((main, EAGER)):
-        (entry,) = entries_of([record], baseline=baseline)
+        entry = scored(record, baseline)
         if entry.speedup is not None:
             shown = show.speedup_with_interval(
                 entry.speedup, entry.low, entry.high, entry.same_within, baseline=baseline
@@ -94,15 +93,13 @@ def record_line(record: Record, *, number: int, total: int) -> Text:
 
 def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> RenderableType:
     """Render the count and meaning of each status, and the time of the run."""
-    table = Table(box=SIMPLE_HEAD, title="Summary", title_justify="left", pad_edge=False)
-    table.add_column("status")
-    table.add_column("solutions", justify="right")
-    table.add_column("what it means", overflow="fold")
     counted = Counter(item.status for item in records)
-    for status in Status:
-        if counted[status]:
-            name = Text(f"{mark_of(status)} {status.value}", style=style_of(status))
-            table.add_row(name, str(counted[status]), Text(show.explain(status)))
+    rows: list[list[str | Text]] = [
+        [Text(f"{mark_of(status)} {status.value}", style=style_of(status)), str(counted[status]), show.explain(status)]
+        for status in Status
+        if counted[status]
+    ]
+    table = table_of(["status", "solutions", "what it means"], rows, right=("solutions",), title="Summary")
     already = f"; skipped {skipped} that had a record" if skipped else ""
     noun = "solution" if len(records) == 1 else "solutions"
     closing = f"{len(records)} {noun}, {counted[Status.passed]} passed, in {show.duration(wall_s)}{already}."
@@ -115,37 +112,34 @@ def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> Render
 
 def records_table(records: Sequence[Record]) -> Table:
     """Render all records of a run, one in each row."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("problem", "solution", "device", "workload", "status"):
-        table.add_column(column, overflow="fold")
-    table.add_column("result", overflow="fold", ratio=1)
-    for item in sorted(records, key=lambda held: (held.problem, held.solution)):
-        table.add_row(
-            Text(show.line(item.problem, 40)),
-            Text(show.line(item.solution, 120)),
-            Text(item.device.value),
-            Text(show.line(item.workload, 40)),
+    rows = [
+        (
+            show.line(item.problem, 40),
+            show.line(item.solution, 120),
+            item.device.value,
+            show.line(item.workload, 40),
             Text(f"{mark_of(item.status)} {item.status.value}", style=style_of(item.status)),
-            Text(result_of(item)),
+            result_of(item),
         )
+        for item in sorted(records, key=lambda item: (item.problem, item.solution))
+    ]
+    table = table_of(["problem", "solution", "device", "workload", "status", "result"], rows)
+    table.columns[-1].ratio = 1
     return table
 
 
 def authors_table(authors: Sequence[Author]) -> Table:
     """Render descriptions of authors, one in each row, without empty columns."""
-    held: dict[str, list[str | None]] = {
-        "author": [author.name for author in authors],
-        "author's name": [author.display_name for author in authors],
-        "model": [author.model for author in authors],
-        "notes": [author.notes for author in authors],
-    }
-    held = {name: texts for name, texts in held.items() if any(texts)}
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in held:
-        table.add_column(name, overflow="fold")
-    for texts in zip(*held.values(), strict=True):
-        table.add_row(*(Text(show.line(text or show.ABSENT, 600)) for text in texts))
-    return table
+    fields = {"author": "name", "author's name": "display_name", "model": "model", "notes": "notes"}
+    names = [name for name, field in fields.items() if any(getattr(author, field) for author in authors)]
+    rows = [[show.line(getattr(author, fields[name]) or show.ABSENT, 600) for name in names] for author in authors]
+    return table_of(names, rows)
+
+
+def said_by(author: Author | None) -> dict[str, str]:
+    """Return what an author says of itself: display name and model, if given."""
+    texts = {} if author is None else {"author's name": author.display_name, "model": author.model}
+    return {name: text for name, text in texts.items() if text}
 
 
 def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence[str]) -> RenderableType:
@@ -160,13 +154,7 @@ def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence
 
 
 def record_page(record: Record, log: str | None, author: Author | None = None) -> RenderableType:
-    """Render one record in full.
-
-    Args:
-        record: The record.
-        log: The text of its log file, which holds the compiler output.
-        author: Description of its author.
-    """
+    """Render one record in full, with its log and its author's description."""
     style = style_of(record.status)
     where = "host (CUDA executed on the CPU; no GPU time)" if record.device is DeviceKind.HOST else "cuda"
     heading = Text.assemble((f"{mark_of(record.status)} {record.status.value}", f"bold {style}"), "  ")
@@ -174,11 +162,7 @@ def record_page(record: Record, log: str | None, author: Author | None = None) -
     facts: dict[str, Any] = {"reason": record.reason, "meaning": show.explain(record.status)}
     if record.status is Status.passed:
         facts["speedup"] = result_of(record)
-    facts |= {"problem": record.problem, "author": record.author}
-    if author is not None:
-        texts = {"author's name": author.display_name, "model": author.model}
-        facts |= {name: text for name, text in texts.items() if text}
-    facts["sample"] = record.sample
+    facts |= {"problem": record.problem, "author": record.author, **said_by(author), "sample": record.sample}
     facts |= {"device": where, "workload": record.workload, "labels": list(record.labels)}
     facts |= {"finished_at": record.finished_at, "wall_s": record.wall_s}
     facts |= {"solution_digest": record.solution_digest, "problem_digest": record.problem_digest}

@@ -8,15 +8,19 @@ wall clock around its bursts, which includes cache flushes and output copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from harness.core.record import Record
 from harness.report import format as show
+from harness.results.evidence import mapping
 
 _END_OF_TIME_S = 1e11
 """Times after this (seconds since 1970) are invalid."""
+
+PARTS = ("solution", "reference", "checks", "prepare", "load", "handling")
+"""What the time of a stay consists of."""
 
 _BAR = 60
 """Characters of a bar."""
@@ -24,10 +28,7 @@ _BAR = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceShare:
-    """Seconds of one device.
-
-    `handling_s` is communication between referee and runner; `idle_s` is the rest of `span_s`.
-    """
+    """Seconds of one device; `handling_s` is communication of referee and runner."""
 
     slot: str
     solutions: int
@@ -46,12 +47,7 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """Time of one solution on a device, or of a preparation in advance.
-
-    For a preparation, `solution` is None.
-
-    Times are in seconds since the first stay of the run.
-    """
+    """Time of a solution on a device, or of a preparation (`solution` is None)."""
 
     slot: str
     solution: str | None
@@ -62,28 +58,23 @@ class Stay:
 
 
 def stays(records: Iterable[Record]) -> list[Stay]:
-    """Return all stays by device and time.
-
-    Records without the evidence (failed builds, older versions) give none.
-    """
+    """Return all stays by device and time; older records and failed builds give none."""
     found = []
     for record in records:
-        ran = record.evidence.get("ran_on")
+        ran = mapping(record.evidence, "ran_on")
         when = _times(ran)
-        if not isinstance(ran, Mapping) or not {"begin_unix_s", "end_unix_s"} <= when.keys():
+        if not {"begin_unix_s", "end_unix_s"} <= when.keys():
             continue
         stages, bursts = _times(record.evidence.get("stages_s")), _times(record.evidence.get("bursts_s"))
-        solution_s, reference_s = bursts.get("solution", 0.0), bursts.get("reference", 0.0)
-        worked_s = stages.get("verify", 0.0) + stages.get("measure", 0.0)
-        took_s = when["end_unix_s"] - when["begin_unix_s"]
-        parts = {
-            "solution": solution_s,
-            "reference": reference_s,
-            "checks": max(0.0, worked_s - solution_s - reference_s),
+        parts = dict.fromkeys(PARTS, 0.0) | {
+            "solution": bursts.get("solution", 0.0),
+            "reference": bursts.get("reference", 0.0),
             "prepare": stages.get("prepare", 0.0),
             "load": stages.get("open", 0.0) + stages.get("load", 0.0),
         }
-        parts["handling"] = max(0.0, took_s - sum(parts.values()))
+        worked_s = stages.get("verify", 0.0) + stages.get("measure", 0.0)
+        parts["checks"] = max(0.0, worked_s - parts["solution"] - parts["reference"])
+        parts["handling"] = max(0.0, when["end_unix_s"] - when["begin_unix_s"] - sum(parts.values()))
         stay = Stay(
             slot=show.line(str(ran.get("slot")), 40),
             solution=record.solution,
@@ -100,26 +91,21 @@ def stays(records: Iterable[Record]) -> list[Stay]:
     )
 
 
-def _preparations(held: Any, stay: Stay) -> list[Stay]:
+def _preparations(values: Any, stay: Stay) -> Iterator[Stay]:
     """Return the preparations before a stay, up to its begin."""
-    found = []
-    for told in held if isinstance(held, Sequence) else ():
-        when = _times(told)
+    for value in values if isinstance(values, Sequence) else ():
+        when = _times(value)
         if {"begin_unix_s", "end_unix_s"} <= when.keys() and when["begin_unix_s"] < stay.begin_s:
-            begin_s, end_s = when["begin_unix_s"], min(when["end_unix_s"], stay.begin_s)
-            parts = {**dict.fromkeys(stay.parts, 0.0), "prepare": max(0.0, end_s - begin_s)}
-            problem = str(told.get("problem"))
-            found.append(
-                replace(stay, solution=None, begin_s=begin_s, end_s=max(begin_s, end_s), parts=parts, problem=problem)
-            )
-    return found
+            begin_s = when["begin_unix_s"]
+            end_s = max(begin_s, min(when["end_unix_s"], stay.begin_s))
+            parts = {**dict.fromkeys(PARTS, 0.0), "prepare": end_s - begin_s}
+            problem = str(value.get("problem"))
+            yield replace(stay, solution=None, begin_s=begin_s, end_s=end_s, parts=parts, problem=problem)
 
 
-def _times(held: Any) -> dict[str, float]:
+def _times(values: Any) -> dict[str, float]:
     """Return the entries that are valid times: a record may have been edited."""
-    if not isinstance(held, Mapping):
-        return {}
-    numbers = {name: value for name, value in held.items() if isinstance(value, int | float)}
+    numbers = {name: value for name, value in mapping(values).items() if isinstance(value, int | float)}
     return {name: float(value) for name, value in numbers.items() if 0.0 <= value < _END_OF_TIME_S}
 
 
@@ -128,24 +114,14 @@ def shares(found: Sequence[Stay]) -> list[DeviceShare]:
     end_s = max((stay.end_s for stay in found), default=0.0)
     result = []
     for slot in dict.fromkeys(stay.slot for stay in found):
-        mine = [stay for stay in found if stay.slot == slot]
-
-        def total(part: str, held: Sequence[Stay] = mine) -> float:
-            return sum(stay.parts[part] for stay in held)
-
-        busy_s = sum(stay.end_s - stay.begin_s for stay in mine)
+        own = [stay for stay in found if stay.slot == slot]
         result.append(
             DeviceShare(
                 slot=slot,
-                solutions=sum(stay.solution is not None for stay in mine),
+                solutions=sum(stay.solution is not None for stay in own),
                 span_s=end_s,
-                solution_s=total("solution"),
-                reference_s=total("reference"),
-                checks_s=total("checks"),
-                prepare_s=total("prepare"),
-                load_s=total("load"),
-                handling_s=total("handling"),
-                idle_s=max(0.0, end_s - busy_s),
+                **{f"{part}_s": sum(stay.parts[part] for stay in own) for part in PARTS},
+                idle_s=max(0.0, end_s - sum(stay.end_s - stay.begin_s for stay in own)),
             )
         )
     return result
@@ -156,18 +132,10 @@ def lines(found: Sequence[Stay]) -> list[str]:
     text = []
     end_s = max((stay.end_s for stay in found), default=0.0)
     for share in shares(found):
-        parts = (
-            ("solution", share.solution_s),
-            ("reference", share.reference_s),
-            ("checks", share.checks_s),
-            ("prepare", share.prepare_s),
-            ("load", share.load_s),
-            ("handling", share.handling_s),
-            ("idle", share.idle_s),
-        )
-        named = ", ".join(f"{name} {seconds:.1f} s ({seconds / (share.span_s or 1.0):.0%})" for name, seconds in parts)
-        text.append(f"{show.line(share.slot, 60)}: {share.solutions} solutions in {share.span_s:.1f} s: {named}")
-        for stay in (held for held in found if held.slot == share.slot):
+        spent = {part: getattr(share, f"{part}_s") for part in (*PARTS, "idle")}
+        named = ", ".join(f"{part} {part_s:.1f} s ({part_s / (end_s or 1.0):.0%})" for part, part_s in spent.items())
+        text.append(f"{show.line(share.slot, 60)}: {share.solutions} solutions in {end_s:.1f} s: {named}")
+        for stay in (stay for stay in found if stay.slot == share.slot):
             when = f"{stay.begin_s:8.2f} to {stay.end_s:8.2f} s"
             what = f"({stay.problem} prepared)" if stay.solution is None else stay.solution
             text.append(f"  {_bar(stay, end_s)} {when}  {show.line(what, 70)}")

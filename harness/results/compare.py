@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +19,9 @@ from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.stats import SAME_AT_MOST, SpeedupEstimate, interval_of_logs, quotient, same_within, speedup_interval
 from harness.core.status import VERDICT_FREE, Status
-from harness.results.scoring import EAGER, main_baseline
+from harness.results.evidence import mapping, positive
+from harness.results.reader import Identity
+from harness.results.scoring import DECLARED, noise_floor_of, scored
 
 TOLERANCE = 0.02
 """Default limit for a regression: the share by which a call may take longer than before."""
@@ -79,24 +81,13 @@ class SolutionDifference:
     """One solution (or pair of solutions) compared.
 
     Attributes:
-        problem: The problem's id.
-        solution: The earlier solution.
-        later_solution: The later solution; the same one in a comparison of runs.
-        outcome: The result.
         regressed: Whether it is a regression.
-        before: The earlier status; None if there is no earlier record.
-        after: The later status; None if there is no later record.
-        ratio: How many times faster the later solution is; above 1 means faster.
-        low: Lower end of the ratio's 95 % interval.
-        high: Upper end of the ratio's 95 % interval.
+        ratio: How many times faster the later solution is; above 1 means faster. `low`, `high`: its 95 % interval.
         basis: What the ratio compares: `speedup` or `time`.
         floor: The applied noise floor, a difference of logs.
-        before_speedup: The earlier speedup over eager.
-        after_speedup: The later speedup over eager.
-        before_same_within: Share within which the earlier speedup is 1, if its noise floor says so.
-        after_same_within: Share within which the later speedup is 1, if its noise floor says so.
-        before_s: The earlier time per call in seconds.
-        after_s: The later time per call in seconds.
+        before_speedup, after_speedup: Speedups over eager.
+        before_same_within, after_same_within: Share within which a speedup is 1, if its noise floor says so.
+        before_s, after_s: Times per call in seconds.
         unlike: Conditions that differ, as `name: before, after`.
         unknown: Conditions that neither record states.
         reason: The later record's reason.
@@ -106,7 +97,7 @@ class SolutionDifference:
     solution: str
     later_solution: str
     outcome: Change
-    regressed: bool
+    regressed: bool = False
     before: Status | None = None
     after: Status | None = None
     ratio: float | None = None
@@ -125,40 +116,12 @@ class SolutionDifference:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "problem": self.problem,
-            "solution": self.solution,
-            "later_solution": self.later_solution,
-            "outcome": self.outcome.value,
-            "regressed": self.regressed,
-            "before": self.before.value if self.before else None,
-            "after": self.after.value if self.after else None,
-            "ratio": self.ratio,
-            "low": self.low,
-            "high": self.high,
-            "basis": self.basis,
-            "floor": self.floor,
-            "before_speedup": self.before_speedup,
-            "after_speedup": self.after_speedup,
-            "before_same_within": self.before_same_within,
-            "after_same_within": self.after_same_within,
-            "before_s": self.before_s,
-            "after_s": self.after_s,
-            "unlike": list(self.unlike),
-            "unknown": list(self.unknown),
-            "reason": self.reason,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifferences:
-    """Two runs compared.
-
-    Attributes:
-        rows: One difference per solution.
-        tolerance: The accepted regression, a share of the earlier time.
-        forced: Whether records under different conditions were compared, too.
-    """
+    """Two runs compared; if `forced`, also records under different conditions."""
 
     rows: tuple[SolutionDifference, ...]
     tolerance: float
@@ -176,10 +139,7 @@ class RunDifferences:
         return sum(1 for row in self.rows if row.outcome not in left_out)
 
     def counts(self) -> dict[Change, int]:
-        """Return the number of solutions per outcome, in the order of `Change`.
-
-        Outcomes without solutions are left out.
-        """
+        """Return the number of solutions per occurring outcome, in `Change`'s order."""
         counted = Counter(row.outcome for row in self.rows)
         return {outcome: counted[outcome] for outcome in Change if counted[outcome]}
 
@@ -203,31 +163,25 @@ def compare_runs(
     last counts. A solution that is in each run once, but on another device or workload, is paired and reported as
     unlike.
 
-    Args:
-        before: Records of the earlier run.
-        after: Records of the later run.
-        tolerance: Accepted regression, a share of the earlier time in [0, 1).
-        force: Compare records under different conditions, too.
-
-    Returns:
-        One row per solution, sorted by problem and solution.
-
     Raises:
-        ValueError: The tolerance is not in [0, 1).
+        ValueError: The tolerance, a share of the earlier time, is not in [0, 1).
     """
     if not 0.0 <= tolerance < 1.0:
         raise ValueError(f"tolerance must be a share of the earlier time, at least 0 and below 1, not {tolerance}")
     old, new = ({record.identity: record for record in records} for records in (before, after))
     pairs: list[tuple[Record | None, Record | None]] = [(old[key], new[key]) for key in old.keys() & new.keys()]
-    left = {key: record for key, record in old.items() if key not in new}
-    right = {key: record for key, record in new.items() if key not in old}
+    left, right = ({key: one[key] for key in one.keys() - other.keys()} for one, other in ((old, new), (new, old)))
     elsewhere = _single(right)
     for name, key in _single(left).items():
         if name in elsewhere:
             pairs.append((left.pop(key), right.pop(elsewhere[name])))
-    pairs += [(record, None) for record in left.values()]
-    pairs += [(None, record) for record in right.values()]
-    rows = [_row(a, b, tolerance, force) for a, b in pairs]
+    pairs += [(record, None) for record in left.values()] + [(None, record) for record in right.values()]
+    rows = [
+        compare_records(a, b, tolerance=tolerance, force=force)
+        if a is not None and b is not None
+        else SolutionDifference(outcome=Change.added if a is None else Change.removed, **_sides(a, b))
+        for a, b in pairs
+    ]
     return RunDifferences(
         rows=tuple(sorted(rows, key=lambda row: (row.problem, row.solution, row.outcome))),
         tolerance=tolerance,
@@ -235,44 +189,29 @@ def compare_runs(
     )
 
 
-def _single(held: Mapping[tuple[str, str, str, str], Record]) -> dict[tuple[str, str], tuple[str, str, str, str]]:
+def _single(records: Iterable[Identity]) -> dict[tuple[str, str], Identity]:
     """Return the identities by problem and solution, of those that occur once."""
-    counted = Counter(key[:2] for key in held)
-    return {key[:2]: key for key in held if counted[key[:2]] == 1}
+    keys = list(records)
+    counted = Counter(key[:2] for key in keys)
+    return {key[:2]: key for key in keys if counted[key[:2]] == 1}
 
 
-def _row(before: Record | None, after: Record | None, tolerance: float, force: bool) -> SolutionDifference:
-    if before is not None and after is not None:
-        return compare_records(before, after, tolerance=tolerance, force=force)
-    record = before or after
-    assert record is not None
-    return SolutionDifference(
-        problem=record.problem,
-        solution=record.solution,
-        later_solution=record.solution,
-        outcome=Change.removed if before else Change.added,
-        regressed=False,
-        before=before.status if before else None,
-        after=after.status if after else None,
-        reason=record.reason,
-        **_speeds(before, after),
-    )
-
-
-def _speeds(before: Record | None, after: Record | None) -> dict[str, Any]:
-    """Return each record's speedup over eager, whether that counts as 1, and its time."""
-    held: dict[str, Any] = {}
+def _sides(before: Record | None, after: Record | None) -> dict[str, Any]:
+    """Return the values of a difference that come from either record alone."""
+    first, last = before or after, after or before
+    assert first is not None
+    assert last is not None
+    values: dict[str, Any] = {"problem": first.problem, "solution": first.solution, "reason": last.reason}
+    values["later_solution"] = last.solution
     for name, record in (("before", before), ("after", after)):
-        found = None if record is None else estimate_of(record)
-        held[f"{name}_speedup"] = None if found is None else found.speedup
-        held[f"{name}_same_within"] = None if record is None or found is None else _same(record, found)
-        held[f"{name}_s"] = None if record is None else solution_s(record)
-    return held
-
-
-def _same(record: Record, found: SpeedupEstimate) -> float | None:
-    floor = _positive(_inner(record.timing, "noise_floor").get("log_width"))
-    return None if floor is None else same_within(found.speedup, found.low, found.high, floor=floor)
+        estimate = estimate_of(record) if record else None
+        floor = noise_floor_of(record) if record else None
+        values[name] = record.status if record else None
+        values[f"{name}_s"] = solution_s(record) if record else None
+        values[f"{name}_speedup"] = estimate.speedup if estimate else None
+        if estimate and floor is not None:
+            values[f"{name}_same_within"] = same_within(estimate.speedup, estimate.low, estimate.high, floor=floor)
+    return values
 
 
 def compare_records(
@@ -284,43 +223,25 @@ def compare_records(
     and temperature of the day cancel. Its interval comes from both intervals, whose half widths (in logs) add in
     squares (`stats.quotient`). This needs equal conditions: device kind, processor, driver, torch, workload, precision
     and problem text. If they differ and `force` is set, the solutions' times are compared, by the medians of their
-    bursts.
-
-    Args:
-        before: The earlier record.
-        after: The later record.
-        tolerance: Accepted regression, a share of the earlier time in [0, 1).
-        force: Compare records under different conditions, too.
-        within_run: Both records are of one run, which has a smaller noise floor.
-
-    Returns:
-        The difference; without a ratio if there is nothing to compare.
+    bursts. Two records of one run (`within_run`) have a smaller noise floor. `tolerance` is the accepted regression, a
+    share of the earlier time.
     """
     unlike = unlikeness(before, after)
-    held: dict[str, Any] = {
-        "problem": before.problem,
-        "solution": before.solution,
-        "later_solution": after.solution,
-        "before": before.status,
-        "after": after.status,
-        "unlike": unlike,
-        "unknown": tuple(name for name, value in conditions(before).items() if value == UNKNOWN and not unlike),
-        "reason": after.reason,
-        **_speeds(before, after),
-    }
-    if unlike and not force:
-        return SolutionDifference(outcome=Change.unlike, regressed=False, **held)
-    if before.status in VERDICT_FREE or after.status in VERDICT_FREE:
-        return SolutionDifference(outcome=Change.unjudged, regressed=False, **held)
+    unknown = tuple(name for name, value in conditions(before).items() if value == UNKNOWN and not unlike)
+    shared = {**_sides(before, after), "unlike": unlike, "unknown": unknown}
     passed = (before.status is Status.passed, after.status is Status.passed)
-    if not all(passed):
+    outcome, ratio = Change.untimed, None
+    if unlike and not force:
+        outcome = Change.unlike
+    elif before.status in VERDICT_FREE or after.status in VERDICT_FREE:
+        outcome = Change.unjudged
+    elif not all(passed):
         outcome = Change.broken if passed[0] else Change.fixed if passed[1] else Change.failing
-        return SolutionDifference(outcome=outcome, regressed=outcome is Change.broken, **held)
-    basis = "time" if unlike else "speedup"
-    old, new = ((_speed if unlike else estimate_of)(record) for record in (before, after))
-    if old is None or new is None:
-        return SolutionDifference(outcome=Change.untimed, regressed=False, **held)
-    ratio = quotient(new, old)
+    else:
+        old, new = ((_speed if unlike else estimate_of)(record) for record in (before, after))
+        ratio = quotient(new, old) if old and new else None
+    if ratio is None:
+        return SolutionDifference(outcome=outcome, regressed=outcome is Change.broken, **shared)
     floor = noise_floor(before, after, within_run=within_run)
     outcome = decide(ratio, floor=floor, tolerance=tolerance)
     return SolutionDifference(
@@ -329,26 +250,18 @@ def compare_records(
         ratio=ratio.speedup,
         low=ratio.low,
         high=ratio.high,
-        basis=basis,
+        basis="time" if unlike else "speedup",
         floor=floor,
-        **held,
+        **shared,
     )
 
 
 def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Change:
-    """Apply the noise floor and the tolerance to a ratio.
+    """Apply the noise floor (a difference of logs) and the tolerance to a ratio.
 
     A repeated measurement of another day deviates by more than its interval says. So a difference needs an interval
     beyond the noise floor. "Same" needs the whole interval inside the floor or the tolerance, whichever is wider; but a
     floor wider than the tolerance and `stats.SAME_AT_MOST` proves nothing. Everything else is unclear.
-
-    Args:
-        ratio: The later speed over the earlier, with its interval.
-        floor: Noise floor, a difference of logs.
-        tolerance: Accepted regression, a share of time.
-
-    Returns:
-        `faster`, `slower`, `same` or `unclear`.
     """
     if ratio.low is None or ratio.high is None:
         return Change.unclear
@@ -363,61 +276,45 @@ def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Change:
 
 
 def unlikeness(before: Record, after: Record) -> tuple[str, ...]:
-    """Return the conditions in which two records differ, as `name: before, after`.
-
-    Speedups under different conditions can't be compared.
-    """
+    """Return the conditions in which two records differ, as `name: before, after`."""
     a, b = conditions(before), conditions(after)
     return tuple(f"{name}: {a[name]}, {b[name]}" for name in a if name in b and a[name] != b[name])
 
 
 def conditions(record: Record) -> dict[str, str]:
     """Return the conditions that two records must share to be compared."""
-    where = record.environment
-    gpu = record.device is DeviceKind.CUDA
-    held = {
+    gpu, where = record.device is DeviceKind.CUDA, record.environment
+    values = {
         "problem": record.problem,
         "device": record.device.value,
         "processor": where.get("gpu" if gpu else "cpu"),
-        "driver": where.get("driver"),
+        **({"driver": where.get("driver")} if gpu else {}),
         "torch": where.get("torch"),
         "workload": record.workload,
-        "precision": record.evidence.get("precision_override") or "declared",
+        "precision": record.evidence.get("precision_override") or DECLARED,
         "problem text": record.problem_digest[:12],
     }
-    if not gpu:
-        del held["driver"]
-    return {name: str(value) if value else UNKNOWN for name, value in held.items()}
+    return {name: str(value or UNKNOWN) for name, value in values.items()}
 
 
 def estimate_of(record: Record) -> SpeedupEstimate | None:
-    """Return a record's speedup over eager with its interval.
+    """Return a record's speedup over eager with its interval; None without one.
 
     The interval is computed from the raw samples if they give the recorded speedup, else it is the recorded one.
-
-    Args:
-        record: Any record.
-
-    Returns:
-        The estimate; None if the solution did not pass or has no such speedup.
     """
-    stated, speedup = _inner(record.timing, "speedup"), record.speedup
-    if main_baseline(record) != EAGER:
-        stated = _inner(_inner(record.timing, "baselines"), EAGER)
-        speedup = _positive(stated.get("speedup"))
-    if speedup is None or record.status is not Status.passed:
+    entry = scored(record)
+    if entry.speedup is None:
         return None
     bursts = _bursts(record, "reference"), _bursts(record, "solution")
     if bursts[0] and len(bursts[0]) == len(bursts[1]):
-        found = speedup_interval(*bursts)
-        if math.isclose(found.speedup, speedup, rel_tol=1e-6):
-            return found
-    low, high = _positive(stated.get("low")), _positive(stated.get("high"))
-    whole = low is not None and high is not None and low <= speedup <= high
+        estimate = speedup_interval(*bursts)
+        if math.isclose(estimate.speedup, entry.speedup, rel_tol=1e-6):
+            return estimate
+    whole = entry.low is not None and entry.high is not None and entry.low <= entry.speedup <= entry.high
     return SpeedupEstimate(
-        speedup=speedup,
-        low=low if whole else None,
-        high=high if whole else None,
+        speedup=entry.speedup,
+        low=entry.low if whole else None,
+        high=entry.high if whole else None,
         confidence=0.95,
         pairs=len(bursts[0]) or 1,
         method="as recorded",
@@ -426,27 +323,19 @@ def estimate_of(record: Record) -> SpeedupEstimate | None:
 
 def solution_s(record: Record) -> float | None:
     """Return the median device time of one call of the solution, in seconds."""
-    return _positive(_inner(_inner(record.timing, "solution"), "device").get("median_s"))
+    return positive(mapping(record.timing, "solution", "device").get("median_s"))
 
 
 def noise_floor(before: Record, after: Record, *, within_run: bool = False) -> float:
-    """Return the noise floor between two records, as a difference of logs.
-
-    It is the largest of the floors that the records measured and `REPEATABILITY` (`WITHIN_RUN` within one run).
-    """
-    measured = [_positive(_inner(record.timing, "noise_floor").get("log_width")) or 0.0 for record in (before, after)]
-    shortest = min((held for record in (before, after) if (held := solution_s(record))), default=None)
-    known = WITHIN_RUN if within_run else REPEATABILITY["short" if shortest and shortest < SHORT_S else "long"]
-    return max(known, *measured)
+    """Return the largest of both noise floors and the known one (log difference)."""
+    shortest_s = min(filter(None, map(solution_s, (before, after))), default=SHORT_S)
+    known = WITHIN_RUN if within_run else REPEATABILITY["short" if shortest_s < SHORT_S else "long"]
+    return max(known, noise_floor_of(before) or 0.0, noise_floor_of(after) or 0.0)
 
 
 def _speed(record: Record) -> SpeedupEstimate | None:
-    """Return calls per second, from the medians of the bursts.
-
-    Without recorded bursts there is no interval.
-    """
-    bursts = _bursts(record, "solution")
-    if bursts:
+    """Return calls per second by the medians of the bursts; without, no interval."""
+    if bursts := _bursts(record, "solution"):
         return interval_of_logs([-math.log(float(np.median(burst))) for burst in bursts])
     time_s = solution_s(record)
     if time_s is None:
@@ -456,21 +345,8 @@ def _speed(record: Record) -> SpeedupEstimate | None:
 
 def _bursts(record: Record, side: str) -> list[list[float]]:
     """Return the raw samples in seconds; empty if absent or not all positive."""
-    held = _inner(record.timing, side).get("samples_s")
-    if not isinstance(held, Sequence) or isinstance(held, str) or not held:
+    samples = mapping(record.timing, side).get("samples_s")
+    if not isinstance(samples, list | tuple):
         return []
-    bursts = [list(map(_positive, burst)) if isinstance(burst, Sequence) else [] for burst in held]
-    if any(not burst or None in burst for burst in bursts):
-        return []
-    return [[time_s for time_s in burst if time_s is not None] for burst in bursts]
-
-
-def _inner(held: Any, key: str) -> Mapping[str, Any]:
-    value = held.get(key) if isinstance(held, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def _positive(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value > 0.0 else None
+    bursts = [[positive(value) or 0.0 for value in (burst if isinstance(burst, list) else ())] for burst in samples]
+    return bursts if all(burst and all(burst) for burst in bursts) else []

@@ -1,25 +1,14 @@
 """Gates of a submission: read rules from YAML and apply them to records.
 
-The file; every key is optional:
-
-    format: 1
-    require_passed: true            # the status must be passed (default true)
-    minimum_speedup:                # no default
-      baseline: eager               # or compile, max-autotune, ...: measured too, on a GPU
-      speedup: 1.0                  # required lower end of the 95 % interval
-    no_regression:                  # no default
-      tolerance: 0.02               # share by which a changed solution may be slower than its record at the base
-    refused_labels: [unexplained_time, coerced_device]
-
-Speed rules do not apply on the host device, which times plain C++ and torch on a CPU. But a solution that passed at the
-base and does not pass now is a regression there, too.
+The guide on CI shows a file; every key is optional. Speed rules do not apply on the host device, which times plain C++
+and torch on a CPU. But a solution that passed at the base and does not pass now is a regression there, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import yaml
@@ -32,7 +21,7 @@ from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
 from harness.core.yaml_file import fault_of_yaml, parse_yaml
 from harness.results.compare import Change, SolutionDifference, compare_records
-from harness.results.scoring import EAGER, entries_of
+from harness.results.scoring import EAGER, scored
 
 GATES_FORMAT = 1
 PASSED, FAILED, SKIPPED = "passed", "failed", "not_applied"
@@ -72,31 +61,18 @@ class Gates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """Result of one rule for one record.
-
-    Attributes:
-        gate: Name of the rule.
-        outcome: `passed`, `failed` or `not_applied`.
-        detail: The reason, in one line.
-    """
+    """Result of one rule for one record: `passed`, `failed` or `not_applied`, and why."""
 
     gate: str
     outcome: str
     detail: str
 
     def to_json(self) -> dict[str, Any]:
-        return {"gate": self.gate, "outcome": self.outcome, "detail": self.detail}
+        return asdict(self)
 
 
 def read_gates(text: str, name: str) -> Gates:
-    """Parse the rules of a file.
-
-    Args:
-        text: Content of the file.
-        name: Name of the file, for error messages.
-
-    Returns:
-        The rules.
+    """Parse the rules of a file; messages use its name.
 
     Raises:
         ConfigError: The file is not valid; the message names the key.
@@ -144,13 +120,7 @@ def weigh(
 ) -> tuple[tuple[GateResult, ...], SolutionDifference | None]:
     """Apply every rule to one record.
 
-    Args:
-        record: The record.
-        before: The solution's record at the base; None if there is none.
-        gates: The rules.
-
-    Returns:
-        One result per rule, and the difference to `before`; None without `before`.
+    Returns one result per rule, and the difference to `before`, the solution's record at the base, if there is one.
     """
     results = []
     if gates.require_passed:
@@ -181,7 +151,7 @@ def _passed(record: Record) -> GateResult:
 
 def _fast_enough(record: Record, baseline: str, least: float) -> GateResult:
     name = "minimum_speedup"
-    (entry,) = entries_of([record], baseline=baseline)
+    entry = scored(record, baseline)
     if record.status is not Status.passed:
         return GateResult(gate=name, outcome=SKIPPED, detail="the solution did not pass, so its speed does not count")
     if record.device is DeviceKind.HOST:

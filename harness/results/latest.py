@@ -17,10 +17,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def finished(record: Record) -> datetime | None:
-    """Return the record's finish time; None if it is invalid or in the future.
-
-    A time without a zone counts as UTC.
-    """
+    """Return the finish time (default zone: UTC); None if invalid or in the future."""
     try:
         said = datetime.fromisoformat(record.finished_at)
     except ValueError:

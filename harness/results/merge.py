@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from harness.catalog.authors import authors_of_runs
 from harness.core.record import Record
 from harness.core.status import Status
+from harness.results.evidence import mapping
 from harness.results.latest import finished, recency
 from harness.results.reader import Identity, StoreError
 from harness.results.writer import SETTINGS_OF_A_RUN, RunStore, whole_run
@@ -51,13 +53,6 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
     does not displace a verdict, nor does a record with a future or missing finish time. Logs and authors' descriptions
     are copied; if two runs describe an author differently, the later run counts.
 
-    Args:
-        runs: Folders of the source runs.
-        into: Folder of the new run.
-
-    Returns:
-        Counts and notes.
-
     Raises:
         StoreError: A run can't be read, `into` can't be written, or the runs were evaluated by different rules.
     """
@@ -71,11 +66,9 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
     for store in opened:
         records = store.records()
         total += len(records)
-        notes += _cut_off(store, records)
-        notes += _undated(store, records)
+        notes += [*_cut_off(store, records), *_undated(store, records)]
         for record in records:
-            held = chosen.get(record.identity)
-            if held is None or _counts_more(record, held[0]):
+            if record.identity not in chosen or _counts_more(record, chosen[record.identity][0]):
                 chosen[record.identity] = (record, store)
     notes += _absent_parts(opened)
     sources = [{"run_id": item.folder.name, **item.head} for item in opened]
@@ -118,11 +111,6 @@ def _undated(store: RunStore, records: Sequence[Record]) -> list[str]:
     ]
 
 
-def _config(store: RunStore) -> dict[str, Any]:
-    held = store.head.get("config")
-    return held if isinstance(held, dict) else {}
-
-
 def _different(opened: Sequence[RunStore]) -> list[str]:
     """Return notes on devices and workloads that differ.
 
@@ -130,7 +118,8 @@ def _different(opened: Sequence[RunStore]) -> list[str]:
     """
     notes = []
     for name in SETTINGS_OF_A_RUN:
-        stated = [(store.folder, _config(store)[name]) for store in opened if name in _config(store)]
+        configs = ((store.folder, mapping(store.head, "config")) for store in opened)
+        stated = [(folder, config[name]) for folder, config in configs if name in config]
         other = next(((folder, value) for folder, value in stated if value != stated[0][1]), None)
         if other is None:
             continue
@@ -160,11 +149,11 @@ def _cut_off(store: RunStore, records: Sequence[Record]) -> list[str]:
 
 def _absent_parts(opened: Sequence[RunStore]) -> list[str]:
     """Return notes on missing shards (`--shard`)."""
-    parts: dict[int, set[int]] = {}
+    parts: dict[int, set[int]] = defaultdict(set)
     for store in opened:
-        found = _PART.fullmatch(str(_config(store).get("shard")))
+        found = _PART.fullmatch(str(mapping(store.head, "config").get("shard")))
         if found is not None:
-            parts.setdefault(int(found[2]), set()).add(int(found[1]))
+            parts[int(found[2])].add(int(found[1]))
     notes = []
     for count, there in sorted(parts.items()):
         # The count is untrusted and may be huge: search missing numbers lazily.

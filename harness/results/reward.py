@@ -8,45 +8,28 @@ has no reward.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
+from harness.results.evidence import mapping, positive
 
-NOT_BUILT = frozenset(
-    {
-        Status.syntax_error,
-        Status.no_model_new,
-        Status.import_error,
-        Status.compile_error,
-        Status.compile_timeout,
-    }
+NOT_BUILT = (
+    *(Status.syntax_error, Status.no_model_new, Status.import_error),
+    *(Status.compile_error, Status.compile_timeout),
 )
 """Nothing could run."""
 
-NOT_RUN = frozenset(
-    {
-        Status.bad_constructor,
-        Status.runtime_error,
-        Status.cuda_error,
-        Status.crashed,
-        Status.timeout,
-        Status.out_of_memory,
-        Status.memory_error,
-        Status.barrier_error,
-    }
+NOT_RUN = (
+    *(Status.bad_constructor, Status.runtime_error, Status.cuda_error, Status.crashed),
+    *(Status.timeout, Status.out_of_memory, Status.memory_error, Status.barrier_error),
 )
 """It was built, but no call gave a usable answer."""
 
 
 class SpeedShape(StrEnum):
-    """Maps a speedup s to a number from 0 to 1; each shape rises with s.
-
-    `limit` is the policy's `speed_limit`.
-    """
+    """Maps a speedup s to a number from 0 to 1, rising with s, up to `speed_limit`."""
 
     ratio = "ratio"
     """s / (1 + s): 0.5 at parity, never saturates. Ignores the limit."""
@@ -119,14 +102,7 @@ class RewardPolicy:
             raise ValueError("speed_weight must be at least 0 and speed_limit above 1")
 
     def of_speedup(self, speedup: float) -> float:
-        """Map a speedup to a number from 0 to 1.
-
-        Args:
-            speedup: A positive speedup.
-
-        Returns:
-            The value of the policy's shape.
-        """
+        """Map a positive speedup to a number from 0 to 1 by the policy's shape."""
         if self.shape is SpeedShape.ratio:
             return speedup / (1.0 + speedup)
         if self.shape is SpeedShape.linear:
@@ -139,15 +115,7 @@ DEFAULT_POLICY = RewardPolicy()
 
 
 def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | None:
-    """Return the reward of a record.
-
-    Args:
-        record: Any record.
-        policy: The shaping.
-
-    Returns:
-        The reward; None if the record has no verdict on the solution.
-    """
+    """Return the reward of a record; None if it has no verdict on the solution."""
     status = record.status
     if status in VERDICT_FREE:
         return None
@@ -161,7 +129,7 @@ def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | 
         return policy.low_precision
     if record.speedup is None:
         return policy.correct
-    low = _lower_end(record.timing) if policy.cautious else None
+    low = positive(mapping(record.timing, "speedup").get("low")) if policy.cautious else None
     return policy.correct + policy.speed_weight * policy.of_speedup(low or record.speedup)
 
 
@@ -176,10 +144,3 @@ def _step(status: Status, policy: RewardPolicy) -> float:
     if status is Status.low_precision:
         return policy.low_precision
     return policy.wrong
-
-
-def _lower_end(timing: Mapping[str, Any] | None) -> float | None:
-    held = (timing or {}).get("speedup")
-    low = held.get("low") if isinstance(held, Mapping) else None
-    usable = isinstance(low, int | float) and not isinstance(low, bool) and math.isfinite(low) and low > 0
-    return float(low) if usable and low is not None else None

@@ -1,6 +1,6 @@
 """Events of a run, for displays.
 
-Trusted side; plain values. The run emits them from one thread.
+Trusted side; plain values. A run emits them from one thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BuildFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolutionFinished:
-    """The record of one solution is on disk.
+    """One solution has its record; a run emits this after writing it.
 
     `slot` is the title of the slot that evaluated it; None if the solution was not evaluated, such as after a failed
     build.

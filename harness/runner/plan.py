@@ -6,8 +6,9 @@ filtered by records that exist already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from harness.catalog import CatalogError, find_solutions, load_problems
@@ -36,6 +37,30 @@ class PlannedSolution:
         The solution's failure first.
         """
         return self.solution.failure or self.problem.failure
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class PendingSolution:
+    """One solution on its way to a record.
+
+    Attributes:
+        job: The solution with its problem and workload.
+        log_path: The solution's log.
+        losses: Number of slots that were lost while they evaluated it.
+    """
+
+    job: PlannedSolution
+    log_path: Path
+    losses: int = 0
+
+    @property
+    def place(self) -> Hashable:
+        """Key of the problem and workload that a referee keeps loaded.
+
+        Solutions with the same key are evaluated one after another.
+        """
+        workload = self.job.workload
+        return self.job.problem.digest, workload.name, str(sorted(workload.sizes.items()))
 
 
 def plan(config: RunConfig) -> list[PlannedSolution]:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import unmet_need
+from harness.core import policy
 from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
-from harness.core.policy import Policy, refusal
 from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, Task
@@ -91,7 +91,7 @@ def settle(executor: Executor, slot: Slot, held: OpenVerdict, config: RunConfig)
 
 def _record(held: OpenVerdict, outcome: Outcome, slot: Slot, config: RunConfig, *, settled_s: float = 0.0) -> Record:
     job, built = held.job, held.built
-    outcome = _held_to(config.policy, _counted(outcome, job, built))
+    outcome = policy.apply(config.policy, _with_census(outcome, job, built))
     ran_on = {"slot": slot.name, "begin_unix_s": held.begin_unix_s, "end_unix_s": held.begin_unix_s + held.judged_s}
     outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
     _join_logs(held.log_path, held.task.log_path, outcome.detail)
@@ -124,7 +124,7 @@ def _built_task(job: PlannedSolution, built: Built, config: RunConfig, log_path:
     )
 
 
-def _counted(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcome:
+def _with_census(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcome:
     """Add evidence and labels from the kernel census.
 
     The contestant's claims are checked against the build.
@@ -135,17 +135,6 @@ def _counted(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcome:
     concluded = conclude(claimed, KernelSources.of(job.solution.source, built.to_json()))
     labels = (*outcome.labels, *(label for label in concluded.labels if label not in outcome.labels))
     return replace(outcome, evidence={**outcome.evidence, "census": dict(concluded.evidence)}, labels=labels)
-
-
-def _held_to(policy: Policy, outcome: Outcome) -> Outcome:
-    """Apply the run's policy: it may refuse a solution that passed."""
-    if outcome.status is not Status.passed:
-        return outcome
-    refused = refusal(policy, labels=outcome.labels, evidence=outcome.evidence, speedup=outcome.speedup)
-    if refused is None:
-        return outcome
-    evidence = {**outcome.evidence, **refused.evidence}
-    return replace(outcome, status=refused.status, reason=refused.reason, speedup=None, evidence=evidence)
 
 
 def brings_gpu_code(source: str) -> bool:

@@ -1,19 +1,22 @@
 """Evaluate a run: build ahead, evaluate on every slot, append records.
 
-Trusted side. A `Runner`'s threads build and evaluate through an `Executor`. Only the calling thread writes records and
+Trusted side. A `Runner` builds and evaluates: the run's own, or a server's. Only the calling thread writes records and
 emits events, so callers need no lock. Prints nothing and imports no torch.
 """
 
 from __future__ import annotations
 
 import errno
+import importlib.util
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from harness.catalog import find_authors
 from harness.core.atomic_file import FULL_OR_BROKEN
@@ -22,12 +25,11 @@ from harness.core.environment import Environment
 from harness.core.record import Record
 from harness.results.reader import StoreError, StoreUnavailable
 from harness.results.writer import RunStore, removed
-from harness.runner.events import BuildFinished, Event, Noted, RunStarted, SolutionFinished
-from harness.runner.executors import Built, Executor, ExecutorError, Slot, SlotLost
+from harness.runner.events import Event, Noted, RunStarted, SolutionFinished
+from harness.runner.executors import Executor, ExecutorError, SlotLost
 from harness.runner.executors.prestart import Prestart
 from harness.runner.executors.problem_faults import EVIDENCE
-from harness.runner.listeners import Conduct, Kind, Listener, PendingSolution, RunnerHandle
-from harness.runner.plan import PlannedSolution, identity_of, is_done, plan
+from harness.runner.plan import PendingSolution, PlannedSolution, identity_of, is_done, plan
 
 GRACE_S = 20.0
 """How long evaluations may go on after an interrupt, in seconds."""
@@ -52,6 +54,16 @@ class RunSummary:
     wall_s: float
 
 
+class Submits(Protocol):
+    """Evaluates the solutions of a run: its own `Runner`, or a server."""
+
+    def submit(
+        self, works: Sequence[PendingSolution], notify: Callable[[Event], None], /
+    ) -> list[Future[SolutionFinished]]: ...
+
+    def cancel(self, futures: Collection[Future[SolutionFinished]], /) -> int: ...
+
+
 def evaluate_run(
     config: RunConfig,
     *,
@@ -59,7 +71,7 @@ def evaluate_run(
     on_event: Callable[[Event], None] = lambda event: None,
     executor: Executor | None = None,
     ahead: Prestart | None = None,
-    conduct: Conduct | None = None,
+    runner: Submits | None = None,
 ) -> RunSummary:
     """Evaluate everything that `config` names; append the records to its folder.
 
@@ -73,7 +85,7 @@ def evaluate_run(
         on_event: Called with each event, from this thread.
         executor: Executor to use; it is left open. If None, the one that `config` names is opened for this run.
         ahead: Processes that were already started for this run; their owner ends those that remain.
-        conduct: Creates the runner, such as a server's. If None, the run has its own.
+        runner: Evaluates the solutions, such as a server; it is left open. If None, the run has its own.
 
     Returns:
         The run's folder and records.
@@ -115,20 +127,22 @@ def evaluate_run(
             *(Noted(message=f"ignored an author's description: {finding}") for finding in unread),
         ]
         if pending:
-            logs, elsewhere = store.folder / "logs", conduct is not None
+            elsewhere = runner is not None
             with ExitStack() as stack:
                 try:
-                    if conduct is None:
-                        from harness.runner.executors.open_executor import open_executor
+                    if runner is None:
+                        from harness.runner.runner import Runner  # here: a run on a server does not need it
 
-                        used = executor or stack.enter_context(open_executor(config, environment, logs, ahead))
-                        conduct = _runner(config, environment, used)
+                        logs = store.folder / "logs"
+                        used = executor or stack.enter_context(_open_executor(config, environment, logs, ahead))
+                        own = Runner(used, config, environment, lambda work, event: event, once=True)
+                        runner = stack.enter_context(closing(own))
                 except BaseException:
                     if not resumed:  # so that the same call works again after the error is fixed
                         store.withdraw()
                     raise
                 try:
-                    _Run(config, store, on_event, pending, conduct).run(first)
+                    _Run(config, store, on_event, pending).run(runner, first)
                 except Exception:
                     with suppress(StoreError, OSError):  # a removed folder is the error that is raised already
                         if not resumed and elsewhere and not store.records():  # as above: the server refused the run
@@ -144,155 +158,96 @@ def evaluate_run(
     return RunSummary(run_dir=config.run_dir, records=records, skipped=len(jobs) - len(pending), wall_s=wall_s)
 
 
-def _runner(config: RunConfig, environment: Environment, executor: Executor) -> Conduct:
-    """Return a `Conduct` for the run's own runner, over this executor."""
-    # Imported here: a run on a server does not need it.
-    from harness.runner.runner import AHEAD, Runner
-    from harness.runner.scheduler import Schedule, dealt
+def _open_executor(
+    config: RunConfig, environment: Environment, logs: Path, ahead: Prestart | None
+) -> AbstractContextManager[Executor]:
+    """Open the executor that `config` names. Raises `ExecutorError`."""
+    if config.executor == "local":
+        from harness.runner.executors.local import LocalExecutor
 
-    def conduct(listener: Listener, works: Sequence[PendingSolution]) -> RunnerHandle:
-        builders = max(1, min(executor.builders, len(works)))
-        ordered = dealt(((work.place, work) for work in works), len(executor.slots))
-        schedule: Schedule[PendingSolution, Built] = Schedule(ordered, ahead=AHEAD + builders)
-        return Runner(executor, config, environment, schedule, listener, builders=builders)
+        return LocalExecutor(config, environment, logs, ahead=ahead)
+    if importlib.util.find_spec("ray") is None:
+        raise ExecutorError("--executor ray needs the package ray: pip install 'kernel-harness[ray]'")
+    from harness.runner.executors.ray import RayExecutor
 
-    return conduct
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Message:
-    """A message of a thread to the calling thread."""
-
-    event: Event | None = None
-    record: Record | None = None
-    slot: Slot | None = None
-    lost: SlotLost | None = None
-    error: BaseException | None = None
-    left: Kind | None = None
-    """The kind of the thread that has ended."""
+    return RayExecutor(config)
 
 
 class _Run:
-    """One run in progress.
-
-    Turns the calls of the runner's threads into messages to the calling thread.
-    """
+    """One run in progress: receives finished futures and events in the calling thread."""
 
     def __init__(
-        self,
-        config: RunConfig,
-        store: RunStore,
-        on_event: Callable[[Event], None],
-        jobs: list[PlannedSolution],
-        conduct: Conduct,
+        self, config: RunConfig, store: RunStore, on_event: Callable[[Event], None], jobs: Sequence[PlannedSolution]
     ) -> None:
         self._config = config
         self._store = store
         self._on_event = on_event
-        self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
-        self._done = 0
-        self._total = len(jobs)
+        self._works = [PendingSolution(job=job, log_path=store.log_path(job.solution.label)) for job in jobs]
+        self._messages: queue.SimpleQueue[Event | Future[SolutionFinished]] = queue.SimpleQueue()
+        self._unfinished = len(jobs)
         self._left = Counter(job.problem.digest for job in jobs)
-        self._faults_told: set[str | None] = set()
-        works = [PendingSolution(job=job, log_path=store.log_path(job.solution.label)) for job in jobs]
-        self._runner = conduct(self, works)
+        self._faulty: set[str | None] = set()
 
-    def run(self, first: Sequence[Event]) -> None:
+    def run(self, runner: Submits, first: Sequence[Event]) -> None:
         """Evaluate everything; `first` holds the events to emit before all others.
 
         Raises the error that ends the run.
         """
-        running = Counter(self._runner.kinds)
-        self._runner.start()
+        futures = runner.submit(self._works, self._messages.put)
+        for future in futures:
+            future.add_done_callback(self._messages.put)
         try:
-            for event in first:  # after `start`: a display may take long to import
+            for event in first:  # after `submit`: a display may take long to import
                 self._on_event(event)
-            while running["build"] or running["judge"]:
-                self._heed(self._messages.get(), running)
+            while self._unfinished:
+                self._heed(self._messages.get())
         except KeyboardInterrupt:
-            self._finish_what_runs(running)
+            if judging := runner.cancel(futures):
+                several = "s" if judging > 1 else ""
+                what = f"finishing the {judging} solution{several} under evaluation; interrupt again to end at once"
+                self._on_event(Noted(message=f"interrupted: {what}"))
+            deadline = time.monotonic() + GRACE_S
+            with suppress(queue.Empty):
+                while self._unfinished:
+                    self._heed(self._messages.get(timeout=max(0.0, deadline - time.monotonic())))
             raise
-        finally:
-            self._runner.stop()
-            self._runner.close()
-        if self._done < self._total:
-            raise ExecutorError(
-                f"no device is left for {self._total - self._done} solutions ({self._runner.lost}); fix the device, "
-                f"then evaluate them with --resume"
-            )
 
-    def _finish_what_runs(self, running: Counter[Kind]) -> None:
-        self._runner.stop()
-        if judging := self._runner.judging:
-            several = "s" if judging > 1 else ""
-            what = f"finishing the {judging} solution{several} under evaluation; interrupt again to end at once"
-            self._on_event(Noted(message=f"interrupted: {what}"))
-        deadline = time.monotonic() + GRACE_S
-        while running["judge"]:
-            try:
-                self._heed(self._messages.get(timeout=max(0.0, deadline - time.monotonic())), running)
-            except queue.Empty:
-                return
-
-    def _heed(self, message: _Message, running: Counter[Kind]) -> None:
-        """Handle one message of a thread."""
-        if message.error is not None:
-            raise message.error
-        if message.event is not None:
-            self._on_event(message.event)
-        if message.lost is not None:
-            self._on_event(Noted(message=f"out of service: {message.lost}"))
-        if message.record is not None:
-            self._store.append(message.record)
-            self._done += 1
-            title = message.slot.title if message.slot is not None else None
-            self._on_event(SolutionFinished(record=message.record, slot=title))
-            self._tell_fault(message.record)
-        if message.left is not None:
-            running[message.left] -= 1
+    def _heed(self, message: Event | Future[SolutionFinished]) -> None:
+        """Emit an event, or write the record of a finished future."""
+        if not isinstance(message, Future):
+            self._on_event(message)
+            return
+        self._unfinished -= 1
+        try:
+            finished = message.result()
+        except CancelledError:  # after an interrupt
+            return
+        except BaseException as error:
+            raise self._explained(error) from None
+        self._store.append(finished.record)
+        self._on_event(finished)
+        self._tell_fault(finished.record)
 
     def _tell_fault(self, record: Record) -> None:
         """Note, once per faulty problem, how many other solutions it affects."""
         digest = record.problem_digest
         self._left[digest] -= 1
-        if EVIDENCE in record.evidence and digest not in self._faults_told:
-            self._faults_told.add(digest)
+        if EVIDENCE in record.evidence and digest not in self._faulty:
+            self._faulty.add(digest)
             left = self._left[digest]
             which = f"{left} other solutions" if left > 1 else "1 other solution"
             others = f"; {which} of this problem will get the same record without evaluation" if left else ""
             self._on_event(Noted(message=f"{record.reason}{others}"))
 
-    def wanted(self, work: PendingSolution) -> bool:
-        return True
-
-    def built(self, work: PendingSolution, built: Built) -> None:
-        failed = built.failure is not None
-        event = BuildFinished(solution=work.job.solution, wall_s=built.wall_s, failed=failed)
-        self._messages.put(_Message(event=event))
-
-    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
-        self._messages.put(_Message(record=record, slot=slot))
-
-    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
-        """End the run with an error that a thread can't handle."""
-        self._messages.put(_Message(error=self._explained(error)))
-
     def _explained(self, error: BaseException) -> BaseException:
+        """Return the error that ends the run if a solution can get no record."""
+        if isinstance(error, SlotLost):
+            rest = self._unfinished + 1
+            which = f"{rest} solutions" if rest > 1 else "1 solution"
+            return ExecutorError(f"{error}; fix the device, then evaluate the other {which} with --resume")
         if not isinstance(error, OSError):
             return error
         if error.errno in MACHINE_ERRORS:
             where = error.filename or self._config.run_dir
             return StoreUnavailable(f"{where}: {error.strerror}; free disk space, then continue the run with --resume")
         return error if (self._store.folder / "logs").is_dir() else removed(self._config.run_dir)
-
-    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
-        if cause is not None:
-            self.failed(None, cause)
-        else:
-            self._messages.put(_Message(lost=lost))
-
-    def left(self, kind: Kind) -> None:
-        self._messages.put(_Message(left=kind))
-
-    def noted(self, message: str) -> None:
-        self._messages.put(_Message(event=Noted(message=message)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -95,10 +95,10 @@ class Schedule(Generic[J, B]):
     """Solutions on their way from waiting to evaluated. Thread-safe.
 
     `stop` wakes every blocked call. `ahead` limits how many may be built and not evaluated. With `more`, solutions may
-    be added later (`add`) and only `stop` ends the schedule; then `slots` is the number of slots, which may open later.
+    be added later (`add`) until the last ones or `stop`. `slots` is the number of slots, whether they are ready or not.
     """
 
-    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False, slots: int = 0) -> None:
+    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False, slots: int = 1) -> None:
         self._waiting = deque(jobs)
         self._ahead = ahead
         self._more = more
@@ -107,12 +107,11 @@ class Schedule(Generic[J, B]):
         """How often others were built before the solution that has waited longest and may be built."""
         self._ready: deque[BuiltSolution[J, B]] = deque()
         self._building: list[tuple[Hashable, J]] = []
-        self._withdrawn: list[J] = []
+        self._withdrawn: set[J] = set()
         """Solutions that were withdrawn during their build."""
         self._passed_over = 0
         """How often others were taken before the solution that was built first."""
         self._judging = 0
-        self._open: set[str] = set()
         self._idle: set[str] = set()
         """Slots that wait and take a ready solution at once."""
         self._at: dict[str, Hashable] = {}
@@ -120,11 +119,12 @@ class Schedule(Generic[J, B]):
         self._stopped = False
         self._changed = threading.Condition(threading.RLock())
 
-    def add(self, problem: Hashable, job: J) -> None:
-        """Append a solution; ignored after `stop`."""
+    def add(self, jobs: Iterable[tuple[Hashable, J]], *, last: bool = False) -> None:
+        """Append solutions, the `last` ones or not; ignored after `stop`."""
         with self._changed:
             if not self._stopped:
-                self._waiting.append((problem, job))
+                self._waiting.extend(jobs)
+                self._more = not last
                 self._changed.notify_all()
 
     def next_build(self) -> tuple[Hashable, J] | None:
@@ -149,7 +149,7 @@ class Schedule(Generic[J, B]):
         solutions of few problems are built at a time; but the one that has waited longest is passed over
         `MOST_PASSED_OVER` times at most.
         """
-        slots = max(1, self._slots or len(self._open))
+        slots = max(1, self._slots)
         built = Counter([ready.problem for ready in self._ready])
         built.update(problem for problem, _ in self._building)
         below = [n for n, (problem, _) in enumerate(self._waiting) if built[problem] < self._ahead // slots] or [0]
@@ -175,11 +175,12 @@ class Schedule(Generic[J, B]):
     def built(self, ready: BuiltSolution[J, B]) -> bool:
         """Note a successful build of `next_build`.
 
-        Return False if it was withdrawn meanwhile.
+        Return False if it was withdrawn meanwhile, or the schedule stopped: then the caller keeps the build.
         """
         with self._changed:
             self._building.remove((ready.problem, ready.job))
-            wanted = not self._is_withdrawn(ready.job)
+            wanted = not self._stopped and ready.job not in self._withdrawn
+            self._withdrawn.discard(ready.job)
             if wanted:
                 self._ready.append(ready)
             self._changed.notify_all()
@@ -189,37 +190,23 @@ class Schedule(Generic[J, B]):
         """Note that a build of `next_build` failed, so that nothing is left to evaluate."""
         with self._changed:
             self._building.remove((problem, job))
-            self._is_withdrawn(job)
+            self._withdrawn.discard(job)
             self._changed.notify_all()
 
-    def withdraw(self, unwanted: Callable[[J], bool]) -> tuple[list[J], list[BuiltSolution[J, B]]]:
-        """Remove the unwanted solutions that no slot has taken; return them.
+    def withdraw(self, jobs: Collection[J]) -> tuple[list[J], list[BuiltSolution[J, B]]]:
+        """Remove those of these solutions that no slot has taken; return them.
 
         Returns all removed solutions, and those of them that were built.
         """
         with self._changed:
-            waiting = [job for _, job in self._waiting if unwanted(job)]
-            self._waiting = deque(each for each in self._waiting if not unwanted(each[1]))
-            ready = [held for held in self._ready if unwanted(held.job)]
-            self._ready = deque(held for held in self._ready if not unwanted(held.job))
-            building = [
-                job for _, job in self._building if unwanted(job) and not any(job is w for w in self._withdrawn)
-            ]
-            self._withdrawn += building
+            waiting = [job for _, job in self._waiting if job in jobs]
+            ready = [each for each in self._ready if each.job in jobs]
+            building = [job for _, job in self._building if job in jobs and job not in self._withdrawn]
+            self._waiting = deque(each for each in self._waiting if each[1] not in jobs)
+            self._ready = deque(each for each in self._ready if each.job not in jobs)
+            self._withdrawn.update(building)
             self._changed.notify_all()
-            return [*waiting, *(held.job for held in ready), *building], ready
-
-    def _is_withdrawn(self, job: J) -> bool:
-        """Return whether this solution was withdrawn during its build, and forget it."""
-        before = len(self._withdrawn)
-        self._withdrawn = [other for other in self._withdrawn if other is not job]
-        return len(self._withdrawn) < before
-
-    def open(self, slot: str) -> None:
-        """Note that the slot can start: from now on `take` gives it solutions."""
-        with self._changed:
-            self._open.add(slot)
-            self._changed.notify_all()
+            return [*waiting, *(each.job for each in ready), *building], ready
 
     @property
     def to_come(self) -> bool:
@@ -230,24 +217,23 @@ class Schedule(Generic[J, B]):
     def take(self, slot: str, *, within_s: float | None = None) -> BuiltSolution[J, B] | ForeseenSolution[J] | None:
         """Return what this slot evaluates next.
 
-        Waits for builds, and until the slot is open. Returns None when everything is evaluated, or after `stop`. If
-        nothing is ready, an idle slot gets a `ForeseenSolution` once. With `within_s` it does not, and None comes after
-        that many seconds, or sooner if nothing is to come.
+        Waits for builds. Returns None when everything is evaluated, or after `stop`. If nothing is ready, an idle slot
+        gets a `ForeseenSolution` once. With `within_s` it does not, and None comes after that many seconds, or sooner
+        if nothing is to come.
         """
         with self._changed:
             waited = within_s == 0.0
             while True:
                 if self._stopped:
                     return None
-                if slot in self._open and (left := self._left_for(slot)):
+                if left := self._left_for(slot):
                     return self._pick(slot, left)
                 # A lost slot gives its solution back, so no slot leaves before the last verdict.
                 if waited or not (self.to_come or (within_s is None and self._judging)):
                     return None
-                if slot in self._open:
-                    if within_s is None and not self._ready and (jobs := self._foresee(slot)):
-                        return ForeseenSolution(jobs=jobs)
-                    self._idle.add(slot)
+                if within_s is None and not self._ready and (jobs := self._foresee(slot)):
+                    return ForeseenSolution(jobs=jobs)
+                self._idle.add(slot)
                 self._changed.wait(within_s)
                 self._idle.discard(slot)
                 waited = within_s is not None
@@ -350,35 +336,34 @@ class Schedule(Generic[J, B]):
             self._judging -= 1
             self._changed.notify_all()
 
-    def give_back(self, slot: str, ready: BuiltSolution[J, B]) -> None:
-        """Note that the slot is lost without a verdict.
+    def give_back(self, ready: BuiltSolution[J, B]) -> bool:
+        """Note that the slot of this solution was lost without a verdict.
 
-        Another slot takes the solution first.
+        Another slot takes it first. Return False if the schedule stopped: then the caller keeps the build.
         """
         with self._changed:
             self._judging -= 1
-            self._ready.appendleft(ready)
-            self.leave(slot)
+            if not self._stopped:
+                self._ready.appendleft(ready)
+            self._changed.notify_all()
+            return not self._stopped
 
     def leave(self, slot: str) -> None:
         """Note that the slot is lost: nothing is kept for it, and its problem is free."""
         with self._changed:
-            if slot in self._open:
-                self._open.remove(slot)
-                self._slots = max(0, self._slots - 1)
+            self._slots -= 1
             self._at.pop(slot, None)
             self._meant.pop(slot, None)
             self._changed.notify_all()
 
-    def stop(self) -> None:
-        """Hand out nothing more, and wake all waiting threads."""
+    def stop(self) -> list[BuiltSolution[J, B]]:
+        """Hand out nothing more, and wake all waiting threads.
+
+        Returns what is built and not taken.
+        """
         with self._changed:
             self._stopped = True
-            self._changed.notify_all()
-
-    def left_over(self) -> list[BuiltSolution[J, B]]:
-        """Remove and return what is built and will not be evaluated; call it after `stop`."""
-        with self._changed:
-            held = list(self._ready)
+            ready = list(self._ready)
             self._ready.clear()
-            return held
+            self._changed.notify_all()
+            return ready

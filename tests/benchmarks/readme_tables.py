@@ -25,7 +25,8 @@ from pathlib import Path
 from harness.core.choices import Baseline
 from harness.core.record import Record
 from harness.report import csv
-from harness.results.scoring import By, ScoredRecord, entries_of, geometric_mean, leaderboard
+from harness.results.leaderboard import By, leaderboard
+from harness.results.scoring import ScoredRecord, entries_of, geometric_mean
 from harness.results.writer import RunStore
 
 from . import apart, reached

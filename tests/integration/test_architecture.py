@@ -117,7 +117,7 @@ WITNESS = textwrap.dedent(
     import torch
     from torch.utils.cpp_extension import load_inline
 
-    JUDGES = ("harness.referee", "harness.results", "harness.runner", "harness.catalog", "harness.report")
+    JUDGES = ("harness.referee", "harness.results", "harness.runner", "harness.catalog", "harness.report", "pandas")
     SEEN = sorted(name for name in sys.modules if name.startswith(JUDGES))
     OWN = sorted(name for name in sys.modules if name.startswith("harness.untrusted."))
     if SEEN or not OWN:
@@ -137,7 +137,11 @@ WITNESS = textwrap.dedent(
 
 PROBLEM = textwrap.dedent(
     """
+    import sys
     import torch
+
+    if "harness.referee.session" not in sys.modules or "pandas" in sys.modules:
+        raise ImportError("no referee, or one with pandas")
 
     N = 64
 
@@ -226,10 +230,17 @@ def test_the_package_below_the_command_line_does_not_exit() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_help_and_reports_do_not_wait_for_torch() -> None:
-    code = "import sys, harness.cli; print('torch' in sys.modules)"
+def test_help_and_reports_wait_for_neither_torch_nor_pandas() -> None:
+    code = """
+import sys, harness, harness.cli
+first = sorted({"pandas", "torch"} & sys.modules.keys())
+harness.cli.main(["eval", "--help"])
+harness.cli.main(["leaderboard", "results/h200-examples", "--csv", "-"])
+from harness import load_records
+print("imported:", first, sorted({"pandas", "torch"} & sys.modules.keys()))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.splitlines()[-1] == "imported: [] []"
 
 
 def test_whatever_the_package_reads_is_installed_with_it() -> None:

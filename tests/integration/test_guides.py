@@ -96,6 +96,7 @@ RUNS: dict[str, As] = {
         ),
         said="optimised",
     ),
+    "harness leaderboard results/* --parquet leaderboard.parquet": As(said="optimised"),
     "harness report results/* --out report.html": As(said="report.html"),
     "harness plot results/* --out figures --format pdf": As(said="figures/"),
     "harness compare results/yesterday results/today": As(said="same"),

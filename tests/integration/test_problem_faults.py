@@ -38,7 +38,7 @@ from harness.runner.executors.problem_faults import (
     ProblemFaults,
     limit_s,
 )
-from harness.runner.executors.process import RefereeLost, RefereeProcess, StartedProcess
+from harness.runner.executors.process import RefereeLost, RefereeProcess
 from harness.runner.plan import PlannedSolution, plan
 from harness.runner.record_builder import foreseen_task
 from harness.runner.run import evaluate_run
@@ -421,8 +421,8 @@ def test_a_referee_that_reads_nothing_is_not_written_to_for_ever(tree: Tree, mon
     task = replace(foreseen_task(job, config, tree.folder / "log"), source="#" * 2**22)
     log = tree.folder / "_referee.log"
     log.touch()
-    process = StartedProcess(DeviceKind.HOST, "host", {}, command=("-c", "import time; time.sleep(600)"))
-    referee = RefereeProcess(process, replace(referee_config(config, None), solution_timeout_s=0.25), log)
+    referee = RefereeProcess(DeviceKind.HOST, "host", {}, command=("-c", "import time; time.sleep(600)"))
+    referee.begin(replace(referee_config(config, None), solution_timeout_s=0.25), log)
     with pytest.raises(RefereeLost, match=r"read nothing for 0\.5 s"):
         referee.prepare([task])
     referee.close()

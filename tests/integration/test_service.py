@@ -29,11 +29,10 @@ from harness.core.status import Failure, Status
 from harness.protocol.channel import Channel
 from harness.results.reader import StoreUnavailable
 from harness.results.writer import RunStore
-from harness.runner.executors import ExecutorError
-from harness.runner.listeners import PendingSolution
-from harness.runner.plan import PlannedSolution
+from harness.runner.executors import ExecutorError, SlotLost
+from harness.runner.plan import PendingSolution, PlannedSolution
 from harness.runner.service import ServiceError
-from harness.runner.service.client import conducted_by
+from harness.runner.service.client import RemoteRunner
 from harness.runner.service.place import MAX_ADDRESS_BYTES, checked, read_token, token_file, write_token
 from harness.runner.service.surroundings import differing, surroundings
 from harness.runner.service.words import (
@@ -531,6 +530,7 @@ def test_works_arrive_as_they_were_sent() -> None:
     ("sent", "kind", "text"),
     [
         (ExecutorError("no device"), ExecutorError, "no device"),
+        (SlotLost("no device"), SlotLost, "no device"),
         (StoreUnavailable("full"), StoreUnavailable, "full"),
         (MachineError("no driver"), MachineError, "no driver"),
         (ServiceError("ended"), ServiceError, "ended"),
@@ -560,7 +560,7 @@ def test_a_socket_that_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
         made.bind(str(path))
     write_token(path)
     with pytest.raises(ServiceError, match=r"no server answers \("):
-        conducted_by(path, a_config())
+        RemoteRunner(path, a_config())
     with pytest.raises(ServiceError, match="bytes"):
         checked(tmp_path / ("x" * 200))
 

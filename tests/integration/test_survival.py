@@ -319,7 +319,7 @@ def test_a_device_that_fails_is_quarantined_and_its_solutions_go_elsewhere(
     monkeypatch.setenv("BREAKS_ALL", "1")
     with (
         LocalExecutor(config, found, logs, worker=FAILING) as executor,
-        pytest.raises(ExecutorError, match=r"no device is left .* uncorrectable ECC .*--resume"),
+        pytest.raises(ExecutorError, match=r"no device is left: .* uncorrectable ECC .*--resume"),
     ):
         evaluate_run(config, environment=found, executor=executor)
     assert all(_is_verdict(record) for record in RunStore.open(config.run_dir).records())

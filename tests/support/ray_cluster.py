@@ -56,7 +56,7 @@ def built_anew(executor: RayExecutor, config: RunConfig, log_path: Path) -> dict
     job = plan(config)[0]
     order = BuildRequest(source=job.solution.source, filename=job.solution.path.name, arguments=None, log_path=log_path)
     built = executor.build(order)
-    built.made = replace(built.made, outcome=replace(built.outcome, notes=("for another GPU",)), capability=(8, 0))
+    built.outcome, built.capability = replace(built.outcome, notes=("for another GPU",)), (8, 0)
     (slot, *_) = executor.slots
     record = begin(executor, slot, job, built, config, log_path)
     assert not isinstance(record, OpenVerdict)  # nothing is audited on the host device

@@ -34,8 +34,8 @@ from harness.core.problem import Solution
 from harness.core.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
+from harness.results.leaderboard import By, LeaderboardRow, leaderboard
 from harness.results.reader import StoreError, find_runs, new_run_id
-from harness.results.scoring import By, LeaderboardRow, leaderboard
 from harness.results.writer import RunStore, write_whole
 
 GATES = ".ci/gates.yaml"

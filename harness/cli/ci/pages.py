@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 from harness.cli.ci.verdict import CiVerdict, Scored
 from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
-from harness.report.board import escape_markdown
+from harness.report.table import escape_markdown
 from harness.results.gates import FAILED, PASSED, SKIPPED
-from harness.results.scoring import entries_of
+from harness.results.scoring import scored
 
 MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
 MAX_ROWS = 500
@@ -70,7 +70,7 @@ def summary(verdict: CiVerdict, leaderboard: str = "") -> str:
 def _row(item: Scored) -> str:
     record = item.record
     mark = MARKS[FAILED] if item.failed else MARKS[PASSED] if record.status is Status.passed else MARKS[SKIPPED]
-    (entry,) = entries_of([record])
+    entry = scored(record)
     speed = show.speedup_with_interval(entry.speedup, entry.low, entry.high, entry.same_within)
     rules = " ".join(f"{MARKS[result.outcome]} {result.gate}" for result in item.gates)
     what = [mark, _cell(item.path), item.change, _cell(record.problem)]

@@ -11,8 +11,8 @@ from typing import Any
 
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.report.feedback.evidence import mapping, rows, text, whole
 from harness.results.compare import SolutionDifference
+from harness.results.evidence import mapping, rows, text, whole
 from harness.results.gates import FAILED, GateResult, Gates, weigh
 from harness.results.latest import recency
 

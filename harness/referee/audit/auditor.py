@@ -68,7 +68,7 @@ def find_sanitizer(nvcc: Path | None = None) -> str | None:
 class Auditor:
     """Keeps zygotes under each tool; a context manager.
 
-    Starting a zygote takes seconds and happens in the background.
+    Starting a zygote takes seconds and happens in the background. `zygotes` pauses the tools while something is timed.
     """
 
     def __init__(
@@ -79,9 +79,7 @@ class Auditor:
         self._threads = {
             tool: ThreadPoolExecutor(POSTS[tool], thread_name_prefix=f"audit-{tool.value}") for tool in SanitizerTool
         }
-        self._sanitizer_zygotes = SanitizerZygotes(
-            executable, preload=preload, logs=logs, most=POSTS, again=self._prepare
-        )
+        self.zygotes = SanitizerZygotes(executable, preload=preload, logs=logs, most=POSTS, again=self._prepare)
         for tool in SanitizerTool:
             self._prepare(tool)
 
@@ -89,10 +87,10 @@ class Auditor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self.zygotes.release()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
-        self._sanitizer_zygotes.close()
+        self.zygotes.close()
 
     def begin(self, subject: AuditSubject, tools: Collection[SanitizerTool] = tuple(SanitizerTool)) -> Audit:
         """Start `tools` on `subject`, each as soon as it has finished its earlier audits."""
@@ -105,40 +103,9 @@ class Auditor:
         running = {
             tool: self._submit(tool, self._run, tool, subject, contestants) for tool in tools if tool not in idle
         }
-        audit = Audit(subject, running, contestants, idle, waits=self._sanitizer_zygotes.withdraw)
+        audit = Audit(subject, running, contestants, idle, waits=self.zygotes.withdraw)
         audit.close_when_over()
         return audit
-
-    def announce(self) -> None:
-        """Tell every tool's children to stop, without waiting; no audit starts meanwhile.
-
-        `hold` waits for them, and `withdraw` undoes this. A caller that waits for an audit must withdraw first.
-        """
-        self._sanitizer_zygotes.announce()
-
-    def withdraw(self) -> None:
-        """Let the tools continue if no `hold` has followed. Idempotent."""
-        self._sanitizer_zygotes.withdraw()
-
-    def hold(self) -> bool:
-        """Pause every tool and its children until `release`, for a timing on the device.
-
-        Returns False if no audit was running. Otherwise a running kernel stays on the GPU until it ends; `contention`
-        tells when. Idempotent.
-        """
-        return self._sanitizer_zygotes.hold()
-
-    def release(self) -> None:
-        """Let the tools continue. Idempotent."""
-        self._sanitizer_zygotes.release()
-
-    def loosen(self) -> None:
-        """Let running audits continue; start no further ones."""
-        self._sanitizer_zygotes.loosen()
-
-    def drain(self) -> None:
-        """Let running audits finish; start no further ones."""
-        self._sanitizer_zygotes.drain()
 
     def _submit(self, tool: SanitizerTool, work: Callable[..., T], *arguments: Any) -> Future[T]:
         return self._threads[tool].submit(work, *arguments)
@@ -146,10 +113,10 @@ class Auditor:
     def _prepare(self, tool: SanitizerTool) -> None:
         """Start a zygote of this tool in the background."""
         with suppress(RuntimeError):  # the auditor is closing
-            self._submit(tool, self._sanitizer_zygotes.prepare, tool)
+            self._submit(tool, self.zygotes.prepare, tool)
 
     def _run(self, tool: SanitizerTool, subject: AuditSubject, contestants: ContestantSet) -> ToolRun:
-        with self._sanitizer_zygotes.turn(lambda: contestants.cancelled) as begins:
+        with self.zygotes.turn(lambda: contestants.cancelled) as begins:
             return self._run_now(tool, subject, contestants) if begins else ToolRun(not_run="cancelled")
 
     def _run_now(self, tool: SanitizerTool, subject: AuditSubject, contestants: ContestantSet) -> ToolRun:
@@ -168,11 +135,11 @@ class Auditor:
     def _try(self, tool: SanitizerTool, subject: AuditSubject, contestants: ContestantSet) -> ToolRun:
         post = None
         try:
-            post = self._sanitizer_zygotes.take(tool)
+            post = self.zygotes.take(tool)
             post.zygote.wait_ready(START_LIMIT_S)
         except (ZygoteError, OSError) as error:
             if post is not None:
-                self._sanitizer_zygotes.drop(post)
+                self.zygotes.drop(post)
             return ToolRun(not_run=one_line(f"failed to start: {error}"))
         seen = post.log_path.stat().st_size if post.log_path.exists() else 0
         told = ToolRun()
@@ -187,7 +154,7 @@ class Auditor:
         if told.ended is None and overflowed(said):
             told.ended = "the kernels have more pairs of accesses than racecheck can store"
         post.printed += sum(finding.count for finding in told.findings)
-        (self._sanitizer_zygotes.drop if told.lost else self._sanitizer_zygotes.give_back)(post)
+        (self.zygotes.drop if told.lost else self.zygotes.give_back)(post)
         return told
 
     def _converse(
@@ -212,13 +179,13 @@ class Auditor:
         )
         log_path = subject.log_path.with_name(f"{subject.log_path.name}.{tool.value}")
         limit_s = functools.partial(paces.limit_s, tool)
-        begin_s = self._sanitizer_zygotes.clock()
+        begin_s = self.zygotes.clock()
         try:
             with ContestantProcess(
                 post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes
             ) as contestant:
                 contestants.add(contestant)
-                patience = ToolTimeouts(self._sanitizer_zygotes.clock, contestant.kill)
+                patience = ToolTimeouts(self.zygotes.clock, contestant.kill)
                 try:
                     told.again = True
                     with patience.step("opening the device", lambda: OPEN_LIMIT_S):
@@ -236,7 +203,7 @@ class Auditor:
                         contestant.finish(WALL_LIMIT_S)
                     told.ended = patience.why
                     if told.ended is None:
-                        paces.told(tool, self._sanitizer_zygotes.clock() - begin_s)
+                        paces.told(tool, self.zygotes.clock() - begin_s)
                 except ContestantFailed as failed:
                     runaway = "the contestant's processes could not be paused" if contestant.ran_away else None
                     told.ended = patience.why or runaway or failed.failure.reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
@@ -173,21 +173,8 @@ def parse(text: str, tool: SanitizerTool) -> tuple[SanitizerFinding, ...]:
         held = found.get(key)
         if held is None and len(found) >= MAX_REPORTS:
             continue
-        found[key] = finding if held is None else _counted(held, held.count + finding.count)
+        found[key] = finding if held is None else replace(held, count=held.count + finding.count)
     return tuple(found.values())
-
-
-def _counted(finding: SanitizerFinding, count: int) -> SanitizerFinding:
-    return SanitizerFinding(
-        kind=finding.kind,
-        tool=finding.tool,
-        message=finding.message,
-        place=finding.place,
-        other=finding.other,
-        thread=finding.thread,
-        block=finding.block,
-        count=count,
-    )
 
 
 def _blocks(text: str) -> Iterator[list[str]]:

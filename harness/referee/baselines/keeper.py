@@ -7,7 +7,7 @@ Trusted side. A kept entry holds its ratio to eager and eager's own time. If eag
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -50,21 +50,16 @@ class BaselineKeeper:
         self._store = BaselineStore(cache_dir)
         self.entries: dict[Baseline, BaselineEntry] = {}
         self.checks: dict[Baseline, Mapping[str, Any]] = {}
-        self._held_for: tuple[object, ...] | None = None
+        self._held_for: Hashable = None
 
     def lacks(self, workspace: Workspace) -> bool:
         """Whether `ready` has something to do for this problem."""
-        return bool(self.wanted) and self._held_for != _identity(workspace)
+        return bool(self.wanted) and self._held_for != workspace.key
 
     def ready(self, workspace: Workspace, secret: Random, log_path: Path) -> float:
         """Fill `entries` and `checks` for this problem.
 
         The GPU must be idle; it is in use until this returns.
-
-        Args:
-            workspace: The problem's workspace.
-            secret: Source of the seeds.
-            log_path: Log of the measuring process.
 
         Returns:
             Seconds spent. A failure of a baseline is recorded in its entry.
@@ -80,7 +75,7 @@ class BaselineKeeper:
                 self.entries[baseline] = entry
         missing = [baseline for baseline in self.wanted if baseline not in self.entries]
         self.entries |= self._measured(workspace, missing, log_path)
-        self._held_for = _identity(workspace)
+        self._held_for = workspace.key
         return time.perf_counter() - begin
 
     def _measured(
@@ -133,11 +128,6 @@ class BaselineKeeper:
             threads=min(MOST_THREADS, cpu_count()) if on_gpu else 1,
             device_index=self._device.torch_device.index or 0,
         )
-
-
-def _identity(workspace: Workspace) -> tuple[object, ...]:
-    """Values to compare; callers of the Python API may give several sizes one name."""
-    return workspace.problem.digest, workspace.problem.precision, workspace.workload
 
 
 def spot_check(entry: BaselineEntry, now_s: float | None, device: DeviceKind) -> dict[str, Any]:

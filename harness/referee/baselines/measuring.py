@@ -20,14 +20,14 @@ import torch
 from harness.core.choices import Baseline
 from harness.core.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.core.status import one_line
+from harness.devices.device import CallTime
 from harness.protocol.messages import CallMode
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.baselines.compiled_reference import CompiledReference, Turnstile, forget_compiled
 from harness.referee.baselines.entry import BaselineEntry, BaselineOutcome
 from harness.referee.correctness.tolerance import UNLIMITED, compare, judge, limits_for, sensitivity_of
-from harness.referee.problem.burst_plan import plan_calls
+from harness.referee.problem.burst_plan import of_mode, plan_calls
 from harness.referee.problem.loader import state_of
-from harness.referee.problem.truth import Answer, Traits
 from harness.referee.problem.workspace import Workspace
 from harness.referee.timing.rounds import ReferenceRunner
 from harness.referee.timing.stopping import Stopping
@@ -111,10 +111,7 @@ def _wrong(subject: CompiledReference) -> str | None:
     workspace = subject.workspace
     if workspace.traits.draws_random:
         return None  # another stream of random numbers: the outputs can't be compared
-    set_bytes = sum(
-        tensor.nbytes for tensor in workspace.tensors((*workspace.sets[0].inputs, *workspace.sets[0].outputs))
-    )
-    variants = workspace.problem.rules.variants if set_bytes < LARGE_SET_BYTES else ()
+    variants = workspace.problem.rules.variants if workspace.call_bytes < LARGE_SET_BYTES else ()
     for index, variant in enumerate(("own", *variants)):
         place = index % len(workspace.sets)
         workspace.draw(place, variant)
@@ -136,8 +133,8 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
     state = state_of(workspace.oracle.model)
     # `restore_state` would also reset an output that is one of the model's buffers.
     actual = [*(leaf.clone() for leaf in got), *(state[name].clone() for name in traits.updates_state)]
-    expected, eager = _leaves(truth.answer, traits), _leaves(own, traits)
-    names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
+    expected, eager = truth.answer.results(), own.results()
+    names = traits.result_names()
     workspace.oracle.restore_state()
     references = [compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)]
     comparisons = [
@@ -149,15 +146,10 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
         subject.held_to,
         references=references,
         expected=expected,
-        nearby=((weight, _leaves(near, traits)) for weight, near in workspace.nearby(index, None, subject.held_to)),
+        nearby=((weight, near.results()) for weight, near in workspace.nearby(index, None, subject.held_to)),
     )
     failure = judge(comparisons, subject.held_to, references=references, sensitivity=sensitivity, names=names).failure
     return None if failure is None else failure.reason
-
-
-def _leaves(answer: Answer, traits: Traits) -> list[torch.Tensor]:
-    """The tensors of an answer of the reference, in the order of judging."""
-    return [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
 
 
 @dataclass(slots=True)
@@ -199,18 +191,8 @@ def _bursts(workspace: Workspace, subjects: Sequence[CompiledReference], secret:
             else:
                 with subjects[place].flags():
                     burst = runners[place].burst(planned_calls)
-            samples, latency = (
-                [
-                    t.device_s
-                    for planned_call, t in zip(planned_calls, burst.times, strict=True)
-                    if planned_call.mode is CallMode.COLD
-                ],
-                [
-                    t.window_s
-                    for planned_call, t in zip(planned_calls, burst.times, strict=True)
-                    if planned_call.mode is CallMode.LATENCY
-                ],
-            )
+            samples = [time.device_s for time in of_mode(planned_calls, burst.times, CallMode.COLD)]
+            latency = [time.window_s for time in of_mode(planned_calls, burst.times, CallMode.LATENCY)]
             if place < 0:
                 series.eager.append(samples)
                 series.eager_latency += latency
@@ -271,15 +253,10 @@ def _entry(subject: CompiledReference, **values: Any) -> BaselineEntry:
 def eager_now_s(workspace: Workspace, secret: Random, bursts: int = 3) -> float:
     """Median time of eager over a few bursts: the spot check of a kept entry."""
     runner, count = ReferenceRunner(workspace), min(len(workspace.sets), SETS)
-    times: list[float] = []
+    times: list[CallTime] = []
     for number in range(bursts):
         _draw(workspace, count)
         workspace.device.synchronize()
         planned_calls = plan_calls(count, secret, number + 3)
-        burst = runner.burst(planned_calls)
-        times += [
-            t.device_s
-            for planned_call, t in zip(planned_calls, burst.times, strict=True)
-            if planned_call.mode is CallMode.COLD
-        ]
-    return statistics.median(times)
+        times += of_mode(planned_calls, runner.burst(planned_calls).times, CallMode.COLD)
+    return statistics.median(each.device_s for each in times)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from harness.core.atomic_file import replace_whole
 from harness.core.choices import Baseline
 from harness.core.environment import cpu_name, query_gpus
 from harness.core.problem import Problem, Workload
@@ -42,12 +43,8 @@ class BaselineStore:
 
     def put(self, key: BaselineKey, entry: BaselineEntry) -> None:
         """Keep `entry` and replace an earlier one. Raises `OSError`."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(key)
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
-        held = {"format": FORMAT, "key": key.to_json(), "entry": entry.to_json()}
-        draft.write_text(json.dumps(held, allow_nan=False) + "\n", encoding="utf-8")
-        draft.replace(path)
+        value = {"format": FORMAT, "key": key.to_json(), "entry": entry.to_json()}
+        replace_whole(self._path(key), (json.dumps(value, allow_nan=False) + "\n").encode())
 
     def drop(self, key: BaselineKey) -> None:
         self._path(key).unlink(missing_ok=True)

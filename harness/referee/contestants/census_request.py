@@ -72,9 +72,6 @@ def take_census(
 def limits_of(device: Device) -> MultiprocessorLimits | None:
     """Return a multiprocessor's limits on this GPU, from the driver.
 
-    Args:
-        device: The device.
-
     Returns:
         The limits; None on the host device, or if they are unknown.
     """

@@ -14,6 +14,8 @@ from typing import Any
 from harness.core.choices import DeviceKind
 from harness.core.status import Failure, Status, one_line
 from harness.core.task import RefereeConfig, Task
+from harness.devices import empty_kernel
+from harness.devices.empty_kernel import Compared
 from harness.protocol.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
 from harness.referee.contestants.crash_report import CrashReport, examine
 from harness.referee.contestants.failures import explained, standing
@@ -40,14 +42,7 @@ OTHER_STATE = Failure(
 
 
 def open_request(config: RefereeConfig) -> Open:
-    """Build the request to open the device that all contestants of this referee use.
-
-    Args:
-        config: Settings of the run.
-
-    Returns:
-        The request.
-    """
+    """Build the request to open the device that all contestants of this referee use."""
     return Open(
         device=config.device.value,
         device_index=config.device_index,
@@ -63,11 +58,26 @@ def attach_request(config: RefereeConfig, workspace: Workspace, *, own_allocatio
         config: Settings of the run.
         workspace: The workspace.
         own_allocations: Whether each input gets memory of its own, which tools check for accesses out of bounds.
-
-    Returns:
-        The request.
     """
     return Attach(nbytes=workspace.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
+
+
+def load_request(task: Task, workspace: Workspace) -> Load:
+    """Build the request to import the solution and construct its model.
+
+    Args:
+        task: The solution.
+        workspace: The workspace with the model's arguments and state.
+    """
+    return Load(
+        source=task.source,
+        filename=task.filename,
+        modules=task.modules,
+        init_tree=workspace.init_tree.to_json(),
+        init_slots=workspace.init_slots,
+        state=workspace.state_slots,
+        seed=workspace.model_seed,
+    )
 
 
 OWN_SHARE = 0.25
@@ -95,33 +105,37 @@ class ContestantClient:
         evidence: dict[str, Any],
         begin: float,
     ) -> None:
-        self._config = config
-        self._workspace = workspace
-        self._contestant = contestant
-        self._task = task
+        self.config = config
+        self.workspace = workspace
+        self.contestant = contestant
+        self.task = task
+        self.deadline_s = begin + config.solution_timeout_s
+        """When the solution's time is over, on the clock of `time.perf_counter`; stages extend it by their waits."""
+        self.unmatched: tuple[str, ...] = ()
+        """Parameters and buffers of the reference that the solution's model lacks."""
+        self.peak_bytes: int | None = None
+        """Most device memory that the solution's calls had allocated, in bytes."""
+        self.bursts_s = {"solution": 0.0, "reference": 0.0}
+        """Seconds of bursts; the rest of the stages' time is for drawing inputs and checking outputs."""
         self._evidence = evidence
-        self._deadline = begin + config.solution_timeout_s
-        self._unmatched: tuple[str, ...] = ()
-        self._peak_bytes: int | None = None
-        self._empty: EmptyTimed | None = None
+        evidence["bursts_s"] = self.bursts_s
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
-        # Seconds of bursts; the rest of the stages' time is for drawing inputs and checking outputs.
-        self._bursts_s = {"solution": 0.0, "reference": 0.0}
-        evidence["bursts_s"] = self._bursts_s
         self._own_s = 0.0
         """Seconds of waiting for the solution's own code: import and calls."""
 
-    def _left_s(self) -> float:
-        return max(1.0, self._deadline - time.perf_counter())
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left of the solution's time, at least one."""
+        return max(1.0, self.deadline_s - time.perf_counter())
 
-    def _time_was_over(self, words: str) -> Failure:
+    def time_was_over(self, words: str) -> Failure:
         """Return the failure of a solution that exceeded its time limit.
 
         It is a timeout only if its own code used at least `OWN_SHARE` of the limit; otherwise drawing and checking took
         too long. `words` complete the timeout's reason.
         """
-        limit_s = self._config.solution_timeout_s
+        limit_s = self.config.solution_timeout_s
         limit = f"all calls and checks together took longer than {limit_s:.4g} s (--solution-timeout)"
         if self._own_s >= OWN_SHARE * limit_s:
             return Failure(status=Status.timeout, reason=f"{limit}{words}")
@@ -133,53 +147,59 @@ class ContestantClient:
             ),
         )
 
-    def _load(self, *, empty: bool = False) -> None:
-        """Load the solution; with `empty`, time empty kernels in its process first."""
-        workspace, config = self._workspace, self._config
-        self._contestant.attach(attach_request(self._config, workspace), workspace.arena.fd, config.load_timeout_s)
-        if empty:
-            self._empty = self._contestant.empty_calls(config.load_timeout_s)
-        request = Load(
-            source=self._task.source,
-            filename=self._task.filename,
-            modules=self._task.modules,
-            init_tree=workspace.init_tree.to_json(),
-            init_slots=workspace.init_slots,
-            state=workspace.state_slots,
-            seed=workspace.model_seed,
-        )
+    def load(self, lanes: Mapping[int, EmptyTimed] | None = None, *, unless_known: bool = False) -> Compared | None:
+        """Load the solution.
+
+        Args:
+            lanes: The referee's empty kernels by lane. If there are any, empty kernels are timed in the contestant's
+                process first.
+            unless_known: Skip them if an earlier contestant of this device has timed them.
+
+        Returns:
+            The comparison of both processes' empty kernels; None if none were timed.
+
+        Raises:
+            ContestantFailed: If the solution cannot be loaded.
+        """
+        workspace, config = self.workspace, self.config
+        one_queue = self.contestant.has_one_queue
+        timed = bool(lanes) and not (unless_known and empty_kernel.of(workspace.device).knows(one_queue=one_queue))
+        self.contestant.attach(attach_request(config, workspace), workspace.arena.fd, config.load_timeout_s)
+        empty = self.contestant.empty_calls(config.load_timeout_s) if timed else None
         begin = time.perf_counter()
         try:
-            loaded = self._contestant.load(request, min(config.load_timeout_s, self._left_s()))
+            loaded = self.contestant.load(load_request(self.task, workspace), min(config.load_timeout_s, self.left_s))
         except ContestantFailed as error:
             raise self._explained(error) from error
         self._own_s += time.perf_counter() - begin
         if not {*loaded.unmatched, *loaded.copied} <= set(workspace.state_slots):
             raise ContestantFailed(OTHER_STATE)
-        self._unmatched = loaded.unmatched
+        self.unmatched = loaded.unmatched
         self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(loaded.unmatched)}
         if loaded.notes:
             self._evidence["notes"] = [one_line(note, limit=MAX_NOTE_CHARS) for note in loaded.notes[:MAX_NOTES]]
+        if empty is None or not lanes:
+            return None
+        return empty_kernel.of(workspace.device).compare(empty, lanes, one_queue=one_queue)
 
-    def _burst(self, planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
+    def burst(self, planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         """Run a burst; return the claims and the seconds until outputs no longer change.
 
         Kernels of a stopped process run on. The outputs' checksums reveal writes by such a kernel, and delay of reading
         them, beyond the shortest time ever, is added to the burst.
         """
-        done, wall_s = self._ask(calls_of(self._workspace, planned_calls))
-        if self._config.device is DeviceKind.CUDA:
-            self._closed = sorted(
-                planned_call.index for planned_call in planned_calls
-            )  # sorted, so that the same sets have the same key
+        done, wall_s = self.ask(planned_calls)
+        if self.config.device is DeviceKind.CUDA:
+            # Sorted, so that the same sets have the same key.
+            self._closed = sorted(call.index for call in planned_calls)
             begin = time.perf_counter()
-            self._closed_digests = self._workspace.output_digests(self._closed)
+            self._closed_digests = self.workspace.output_digests(self._closed)
             wall_s += max(0.0, self._beyond_reading_s(time.perf_counter() - begin))
         return done, wall_s
 
     def _beyond_reading_s(self, took_s: float) -> float:
         """Return how much longer reading the outputs took than the shortest time so far."""
-        known_s = self._workspace.reading_s
+        known_s = self.workspace.reading_s
         closed = tuple(self._closed)
         if closed not in known_s:
             begin = time.perf_counter()
@@ -189,60 +209,64 @@ class ContestantClient:
         known_s[closed] = min(known_s[closed], took_s)
         return beyond_s
 
-    def _expect_still(self) -> None:
+    def forget_outputs(self) -> None:
+        """Let the referee overwrite the last burst's outputs."""
+        self._closed, self._closed_digests = [], []
+
+    def expect_still(self) -> None:
         """Raise `ContestantFailed` if an output changed after its burst or code ran."""
         try:
-            self._contestant.expect_still()
+            self.contestant.expect_still()
         except ContestantFailed as error:
             raise error if error.recording is None else self._explained(error) from error
         self._expect_unchanged()
 
     def _expect_unchanged(self) -> None:
-        if self._workspace.output_digests(self._closed) != self._closed_digests:
+        if self.workspace.output_digests(self._closed) != self._closed_digests:
             raise ContestantFailed(LATE_WRITE)
 
-    def _request(self, calls: tuple[Call, ...], schedule: int = 0) -> Burst:
+    def request(self, calls: tuple[Call, ...], schedule: int = 0) -> Burst:
+        """Build the request for these calls; `schedule` orders threads (host device only)."""
         return Burst(
             calls=calls,
-            input_tree=self._workspace.tree.to_json(),
-            state_names=self._workspace.traits.updates_state,
-            restore_state=bool(self._workspace.traits.updates_state),
-            coerce_device=self._config.device_policy == "coerce",
+            input_tree=self.workspace.tree.to_json(),
+            state_names=self.workspace.traits.updates_state,
+            restore_state=bool(self.workspace.traits.updates_state),
+            coerce_device=self.config.device_policy == "coerce",
             schedule=schedule,
-            contiguous=self._workspace.traits.contiguous,
+            contiguous=self.workspace.traits.contiguous,
         )
 
-    def _ask(self, calls: tuple[Call, ...], schedule: int = 0) -> tuple[BurstDone, float]:
-        calls_s, left_s = self._config.call_timeout_s * len(calls), self._left_s()
+    def ask(self, planned_calls: Sequence[PlannedCall], schedule: int = 0) -> tuple[BurstDone, float]:
+        """Make these calls; return the claims and the burst's seconds."""
+        calls = calls_of(self.workspace, planned_calls)
+        calls_s, left_s = self.config.call_timeout_s * len(calls), self.left_s
         try:
-            done, wall_s = self._contestant.burst(self._request(calls, schedule), min(calls_s, left_s))
+            done, wall_s = self.contestant.burst(self.request(calls, schedule), min(calls_s, left_s))
         except ContestantFailed as error:
             if error.failure.status is not Status.timeout or calls_s <= left_s:
                 raise self._explained(error) from error
             # The remaining time is not a set limit: earlier stages used the rest of the solution's limit.
             self._own_s += left_s
             words = ": an endless loop, a deadlock or far too slow"
-            failure = self._time_was_over(words)
+            failure = self.time_was_over(words)
             late = replace(error.failure, status=failure.status, reason=failure.reason)
             raise self._explained(ContestantFailed(late, error.reports, error.recording)) from error
-        self._bursts_s["solution"] += wall_s
+        self.bursts_s["solution"] += wall_s
         self._own_s += wall_s
         if done.peak_bytes is not None:
-            self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)
-        return self._placed(done), wall_s
+            self.peak_bytes = max(self.peak_bytes or 0, done.peak_bytes)
+        return replace(done, reports=self._places(done.reports)), wall_s
 
     def _explained(self, error: ContestantFailed) -> ContestantFailed:
         """Add findings, as the cause, and a dead process's last position to the failure."""
-        held = CrashReport(reports=error.reports)
+        report = CrashReport(reports=error.reports)
         if error.recording is not None:
-            held = examine(error.recording, self._contestant)
-        stood_in = None if held.stood_in is None else self._places((held.stood_in,))[0]
-        return ContestantFailed(explained(standing(error.failure, stood_in), self._places(held.reports)))
-
-    def _placed(self, done: BurstDone) -> BurstDone:
-        """Convert the lines of the burst's reports to lines of the solution's file."""
-        return replace(done, reports=self._places(done.reports))
+            report = examine(error.recording, self.contestant)
+        stood_in = None if report.stood_in is None else self._places((report.stood_in,))[0]
+        return ContestantFailed(explained(standing(error.failure, stood_in), self._places(report.reports)))
 
     def _places(self, reports: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-        task = self._task
+        """Convert the reports' lines to lines of the solution's file."""
+        task = self.task
         return all_placed(reports, task.parts, source=task.source, filename=task.filename)

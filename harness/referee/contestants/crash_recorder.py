@@ -113,9 +113,9 @@ class CrashRecorder:
 
 def parsed(held: bytes) -> CrashRecording:
     """Parse `BYTES` bytes of memory; skip invalid entries."""
-    used, planned_call, running = struct.unpack_from("<QQQ", held)
+    used, launches, running = struct.unpack_from("<QQQ", held)
     log = held[_LOG_AT : _LOG_AT + min(used, BYTES)]
-    launch_at = _LAUNCHES_AT + planned_call % 2 * _TEXT_BYTES
+    launch_at = _LAUNCHES_AT + launches % 2 * _TEXT_BYTES
     return CrashRecording(
         findings=tuple(_entries(log)),
         launch=_entry(_text(held, launch_at)),

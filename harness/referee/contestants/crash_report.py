@@ -37,10 +37,6 @@ class CrashReport:
 def examine(recording: CrashRecording, contestant: ContestantProcess) -> CrashReport:
     """Convert a recording to reports.
 
-    Args:
-        recording: The memory's content.
-        contestant: The process, which has ended.
-
     Returns:
         Findings and last position, with source lines.
     """

@@ -40,9 +40,6 @@ def placed(report: Mapping[str, Any], parts: Sequence[SourcePart], *, source: st
         parts: Texts of the solution that were compiled.
         source: The solution's text.
         filename: The solution's file name.
-
-    Returns:
-        A new report.
     """
     found = dict(report)
     kernel = str(report.get("kernel") or "")[:200].split("<")[0].split("(")[0].split("::")[-1].strip()

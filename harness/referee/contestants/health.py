@@ -41,9 +41,6 @@ def check(device: Device) -> None:
     The product has integer entries below 2^10 of factors below 2^3, which every precision class represents exactly;
     TF32 or another order of summation makes no difference.
 
-    Args:
-        device: The device to check.
-
     Raises:
         DeviceError: The result is wrong, or the device fails; the message says what to do.
         ContextLost: This process's context is broken, so another process must check.

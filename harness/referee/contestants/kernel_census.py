@@ -106,9 +106,6 @@ def conclude(claimed: Mapping[str, Any], sources: KernelSources) -> CensusConclu
         claimed: `rows`, `complete`, `lack`, `limits` and `timed` from `census_request.take_census`; rows were validated
             on arrival.
         sources: What is known about the solution's own kernels.
-
-    Returns:
-        Evidence and labels.
     """
     rows = [KernelRow.from_json(row) for row in claimed.get("rows", ())]
     limits = MultiprocessorLimits.from_json(claimed["limits"]) if claimed.get("limits") else None

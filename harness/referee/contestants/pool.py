@@ -70,11 +70,6 @@ class ContestantPool:
 
     Used by one thread besides its own. Works only with the full sandbox, because a solution runs while another's
     contestant waits.
-
-    Args:
-        zygote: Forks the processes.
-        opening: Request to open the device.
-        memory_limit_bytes: Host memory limit of each.
     """
 
     def __init__(self, zygote: Zygote, opening: Open, *, memory_limit_bytes: int) -> None:
@@ -141,11 +136,7 @@ class ContestantPool:
         return ContestantProcess(self._zygote, policy, head.log_path, memory_limit_bytes=self._memory_limit_bytes)
 
     def keep(self, log_paths: Collection[Path]) -> None:
-        """End all contestants except those of the tasks with these logs.
-
-        Args:
-            log_paths: Logs of the tasks to keep.
-        """
+        """End all contestants except those of the tasks with these logs."""
         with self._changed:
             others = [head for head in self._known if head.log_path not in log_paths]
         self._drop(others)
@@ -302,12 +293,6 @@ class TrustedContestant:
         """Lend a contestant for `task`; all tasks have the same policy.
 
         It ends with the block unless `give_back` keeps it.
-
-        Args:
-            task: The task.
-
-        Yields:
-            The process.
         """
         contestant, self._kept = self._kept or self._start(task), None
         try:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.core.choices import DeviceKind
 from harness.core.status import Failure, Status, one_line
@@ -46,6 +46,8 @@ from harness.referee.contestants.failures import failure_of
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.suspend import StopError
 from harness.sandbox.zygote import Child, Zygote
+
+ReplyKind = TypeVar("ReplyKind", Ready, Loaded, EmptyTimed, BurstDone, CensusTaken)
 
 CONTESTANT = "harness.untrusted.contestant.main:main"
 
@@ -109,12 +111,6 @@ class ContestantProcess:
 
     It runs only during requests. After each reply all its threads and processes are stopped, so that none can write to
     shared memory late, read the next inputs early, or disturb the reference.
-
-    Args:
-        zygote: Forks the process.
-        policy: Its sandbox.
-        log_path: File for its output.
-        memory_limit_bytes: Host memory limit, for messages.
     """
 
     def __init__(self, zygote: Zygote, policy: SandboxPolicy, log_path: Path, *, memory_limit_bytes: int) -> None:
@@ -189,148 +185,75 @@ class ContestantProcess:
         """Let it continue after `hold`."""
         self._child.release()
 
+    # Each request below raises `ContestantFailed` if it is not answered correctly within `timeout_s` seconds.
+
     def open(self, request: Open, timeout_s: float) -> None:
-        """Let it open its device, or confirm that it still works; no solution is loaded.
-
-        Args:
-            request: Names the device.
-            timeout_s: Seconds allowed.
-
-        Raises:
-            ContestantFailed: It did not answer correctly in time.
-        """
+        """Let it open its device, or confirm that it still works; no solution is loaded."""
         begin = time.perf_counter()
-        reply = self._ask(request, (), Stage.ATTACH, timeout_s)
-        if not isinstance(reply, Ready):
-            raise ContestantFailed(_protocol("open", reply))
+        self._expect(Ready, "open", request, Stage.ATTACH, timeout_s)
         if self.opened_s is None:
             self.opened_s = time.perf_counter() - begin
 
     def attach(self, request: Attach, fd: int, timeout_s: float) -> None:
-        """Give it the shared memory; raise `ContestantFailed` if that fails."""
+        """Give it the shared memory."""
         fds = (fd,) if self._recorder is None else (fd, self._recorder.fd)
-        reply = self._ask(request, fds, Stage.ATTACH, timeout_s)
-        if not isinstance(reply, Loaded):
-            raise ContestantFailed(_protocol("attach", reply))
+        self._expect(Loaded, "attach", request, Stage.ATTACH, timeout_s, fds)
 
     def empty_calls(self, timeout_s: float) -> EmptyTimed:
         """Time empty kernels in its process (`devices/empty_kernel.py`), before `load`."""
-        reply = self._ask(TimeEmpty(), (), Stage.ATTACH, timeout_s)
-        if not isinstance(reply, EmptyTimed):
-            raise ContestantFailed(_protocol("empty calls", reply))
-        return reply
+        return self._expect(EmptyTimed, "empty calls", TimeEmpty(), Stage.ATTACH, timeout_s)
 
     def load(self, request: Load, timeout_s: float) -> Loaded:
-        """Load the solution; raise `ContestantFailed` if that fails."""
-        reply = self._ask(request, (), Stage.IMPORT, timeout_s)
-        if not isinstance(reply, Loaded):
-            raise ContestantFailed(_protocol("load", reply))
-        return reply
+        """Load the solution."""
+        return self._expect(Loaded, "load", request, Stage.IMPORT, timeout_s)
 
     def burst(self, request: Burst, timeout_s: float) -> tuple[BurstDone, float]:
-        """Run a burst of calls.
-
-        Args:
-            request: The calls.
-            timeout_s: Seconds allowed.
-
-        Returns:
-            The claims, and the seconds from the request until everything was stopped, on the referee's clock.
-
-        Raises:
-            ContestantFailed: It failed, or the number of claims differs from that of calls.
-        """
-        reply = self._ask(request, (), Stage.CALL, timeout_s)
-        wall_s = self._stopped_s - self._asked_s
-        if not isinstance(reply, BurstDone) or len(reply.claims) != len(request.calls):
-            raise ContestantFailed(_protocol("burst", reply))
-        return reply, wall_s
+        """Run a burst; return its claims, and the seconds until everything was stopped."""
+        done = self._expect_claims("burst", request, len(request.calls), timeout_s)
+        return done, self._stopped_s - self._asked_s
 
     def prepare(self, request: Prepare, timeout_s: float, gate_fd: int | None = None) -> str | None:
-        """Prepare calls for a later `go`.
-
-        Args:
-            request: The calls and their launch mode.
-            timeout_s: Seconds allowed.
-            gate_fd: Descriptor of the stream gate, if there is one.
-
-        Returns:
-            Why calls can't be made in this mode; None if all is ready.
-
-        Raises:
-            ContestantFailed: It failed.
-        """
-        reply = self._ask(request, () if gate_fd is None else (gate_fd,), Stage.CALL, timeout_s)
-        if not isinstance(reply, Ready):
-            raise ContestantFailed(_protocol("prepare", reply))
-        return reply.refused
+        """Prepare calls for a later `go`; return why they can't be made, or None."""
+        fds = () if gate_fd is None else (gate_fd,)
+        return self._expect(Ready, "prepare", request, Stage.CALL, timeout_s, fds).refused
 
     def go(self, timeout_s: float) -> float:
-        """Start the prepared calls.
-
-        Args:
-            timeout_s: Seconds allowed.
-
-        Returns:
-            Seconds until everything was stopped, on the referee's clock.
-
-        Raises:
-            ContestantFailed: It failed.
-        """
-        reply = self._ask(Go(), (), Stage.CALL, timeout_s)
-        wall_s = self._stopped_s - self._asked_s
-        if not isinstance(reply, Ready):
-            raise ContestantFailed(_protocol("go", reply))
-        return wall_s
+        """Start the prepared calls; return the seconds until everything was stopped."""
+        self._expect(Ready, "go", Go(), Stage.CALL, timeout_s)
+        return self._stopped_s - self._asked_s
 
     def collect(self, calls: int, timeout_s: float) -> BurstDone:
-        """Return the claims about the prepared calls, which have ended.
-
-        Args:
-            calls: Their number.
-            timeout_s: Seconds allowed.
-
-        Returns:
-            The claims.
-
-        Raises:
-            ContestantFailed: It failed, or the number of claims differs.
-        """
-        reply = self._ask(Collect(), (), Stage.CALL, timeout_s)
-        if not isinstance(reply, BurstDone) or len(reply.claims) != calls:
-            raise ContestantFailed(_protocol("collect", reply))
-        return reply
+        """Return one claim for each of the prepared calls, which have ended."""
+        return self._expect_claims("collect", Collect(), calls, timeout_s)
 
     def release(self, timeout_s: float) -> None:
-        """Let it drop solution and shared memory, so that another solution can be loaded.
-
-        Args:
-            timeout_s: Seconds allowed.
-
-        Raises:
-            ContestantFailed: It failed.
-        """
-        reply = self._ask(Release(), (), Stage.CALL, timeout_s)
-        if not isinstance(reply, Ready):
-            raise ContestantFailed(_protocol("release", reply))
+        """Let it drop solution and shared memory, so that another solution can be loaded."""
+        self._expect(Ready, "release", Release(), Stage.CALL, timeout_s)
 
     def census(self, request: TakeCensus, timeout_s: float) -> CensusTaken:
-        """Ask which kernels a call runs.
+        """Ask which kernels a call runs."""
+        return self._expect(CensusTaken, "census", request, Stage.CALL, timeout_s)
 
-        Args:
-            request: The call.
-            timeout_s: Seconds allowed.
-
-        Returns:
-            The claimed kernels.
-
-        Raises:
-            ContestantFailed: It failed.
-        """
-        reply = self._ask(request, (), Stage.CALL, timeout_s)
-        if not isinstance(reply, CensusTaken):
-            raise ContestantFailed(_protocol("census", reply))
+    def _expect(
+        self,
+        kind: type[ReplyKind],
+        name: str,
+        request: Request,
+        stage: Stage,
+        timeout_s: float,
+        fds: tuple[int, ...] = (),
+    ) -> ReplyKind:
+        """Return the reply to a request; another kind of reply is against the protocol."""
+        reply = self._ask(request, fds, stage, timeout_s)
+        if not isinstance(reply, kind):
+            raise ContestantFailed(_protocol(name, reply))
         return reply
+
+    def _expect_claims(self, name: str, request: Request, calls: int, timeout_s: float) -> BurstDone:
+        done = self._expect(BurstDone, name, request, Stage.CALL, timeout_s)
+        if len(done.claims) != calls:
+            raise ContestantFailed(_protocol(name, done))
+        return done
 
     def expect_still(self) -> None:
         """Raise `ContestantFailed` if any of its code ran since its last reply.
@@ -434,33 +357,21 @@ class ContestantProcess:
             "peak_memory_bytes": report.peak_memory_bytes,
         }
         if report.cause == "lost":
-            return Failure(
-                status=Status.harness_error,
-                reason=f"the harness lost track of the process while {where}; repeat with --resume",
-                evidence=evidence,
-            )
+            reason = f"the harness lost track of the process while {where}; repeat with --resume"
+            return Failure(status=Status.harness_error, reason=reason, evidence=evidence)
         if report.cause == "machine_memory":
-            return Failure(
-                status=Status.harness_error,
-                reason=f"this machine ran out of host memory while {where}; free memory and repeat with --resume",
-                evidence=evidence | {"short_of_memory": True},
-            )
+            reason = f"this machine ran out of host memory while {where}; free memory and repeat with --resume"
+            return Failure(status=Status.harness_error, reason=reason, evidence=evidence | {"short_of_memory": True})
         if report.cause == "memory_limit":
             limit = self._memory_limit_bytes / 2**30
-            return Failure(
-                status=Status.out_of_memory,
-                reason=f"used more than {limit:.1f} GiB of host memory, its limit, while {where}",
-                evidence=evidence,
-            )
+            reason = f"used more than {limit:.1f} GiB of host memory, its limit, while {where}"
+            return Failure(status=Status.out_of_memory, reason=reason, evidence=evidence)
         if report.signal is not None:
             name = signal.Signals(report.signal).name if report.signal in set(signal.Signals) else str(report.signal)
             return Failure(status=Status.crashed, reason=f"the process died of {name} while {where}", evidence=evidence)
         status = Status.import_error if stage is Stage.IMPORT else Status.crashed
-        return Failure(
-            status=status,
-            reason=f"the process exited with code {report.exit_code} while {where}",
-            evidence=evidence,
-        )
+        reason = f"the process exited with code {report.exit_code} while {where}"
+        return Failure(status=status, reason=reason, evidence=evidence)
 
 
 def _not_stopped(stage: Stage, error: StopError) -> Failure:
@@ -471,17 +382,13 @@ def _not_stopped(stage: Stage, error: StopError) -> Failure:
 
 
 def _too_late(stage: Stage, timeout_s: float) -> Failure:
+    status, reason = Status.timeout, f"no answer within {timeout_s:.4g} s: an endless loop, a deadlock or far too slow"
     if stage is Stage.IMPORT:
-        return Failure(
-            status=Status.import_error,
-            reason=f"import and constructor together did not finish within {timeout_s:.4g} s",
-            evidence={"stage": stage.value, "timeout_s": timeout_s},
+        status, reason = (
+            Status.import_error,
+            f"import and constructor together did not finish within {timeout_s:.4g} s",
         )
-    return Failure(
-        status=Status.timeout,
-        reason=f"no answer within {timeout_s:.4g} s: an endless loop, a deadlock or far too slow",
-        evidence={"stage": stage.value, "timeout_s": timeout_s},
-    )
+    return Failure(status=status, reason=reason, evidence={"stage": stage.value, "timeout_s": timeout_s})
 
 
 def _protocol(what: str, got: object) -> Failure:
@@ -499,9 +406,6 @@ def policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None) -> Sand
         task: The solution; its extensions become readable.
         config: Settings of the run.
         gpu_minor: Number of the GPU's device file, if known.
-
-    Returns:
-        The policy.
     """
     return SandboxPolicy(
         mode=config.sandbox,
@@ -522,9 +426,6 @@ def trusted_policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None)
         task: Any task.
         config: Settings of the run.
         gpu_minor: Number of the GPU's device file, if known.
-
-    Returns:
-        The policy.
     """
     own = policy_for(replace(task, readable=()), config, gpu_minor)
     return replace(own, env=ONE_QUEUE) if own.gpu else own
@@ -533,15 +434,10 @@ def trusted_policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None)
 def told(contestant: ContestantProcess) -> dict[str, Any]:
     """Return what a record says about the contestant's sandbox and end.
 
-    Args:
-        contestant: The process.
-
     Returns:
         JSON fields of the sandbox, `opened_ahead_s` and, after its end, `peak_memory_bytes` and `log_truncated`.
     """
-    held: dict[str, Any] = {**contestant.sandbox.to_json(), "opened_ahead_s": contestant.opened_s}
-    ended = contestant.exit_report
-    if ended is not None:
-        held["peak_memory_bytes"] = ended.peak_memory_bytes
-        held["log_truncated"] = ended.log_truncated
-    return held
+    facts: dict[str, Any] = {**contestant.sandbox.to_json(), "opened_ahead_s": contestant.opened_s}
+    if (ended := contestant.exit_report) is not None:
+        facts |= {"peak_memory_bytes": ended.peak_memory_bytes, "log_truncated": ended.log_truncated}
+    return facts

@@ -11,6 +11,7 @@ needs; the results of many pairs are then read together.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +20,6 @@ from harness.core.choices import PrecisionClass
 from harness.referee.correctness import compare_float
 from harness.referee.correctness.compare_float import RealComparer
 from harness.referee.correctness.compare_float_cuda import MeasuredErrors
-from harness.referee.correctness.deferred_values import DeferredValues
 from harness.referee.correctness.error_patterns import Marginals
 from harness.referee.correctness.precision import LIMITS, Element, ErrorLimits, TensorComparison
 from harness.referee.problem.chunks import ENTRY_BYTES, TEMPORARY_BYTES, count_unwritten, slices, unravel
@@ -47,9 +47,6 @@ def compare(
         poison_byte: Value of the output's bytes before the call. Entries that still have it are counted as never
             written.
 
-    Returns:
-        Errors, counts, places and pattern.
-
     Raises:
         ValueError: If shapes or kinds of dtype differ (judge these before), or if the truth exceeds 1e150, so that its
             square overflows.
@@ -62,6 +59,40 @@ def compare(
     if is_real(actual):
         return RealComparer(actual, truth, reference, limits or LIMITS[PrecisionClass.FP32], poison_byte).run()
     return _compare_exact(actual, truth, reference, poison_byte)
+
+
+class DeferredValues:
+    """Small results on one device, copied to the host together.
+
+    Nothing waits between two copies, so the device works on one call's answer while the next one's work is enqueued.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[torch.Tensor] = []
+        self._values: list[Sequence[float]] = []
+
+    def add(self, row: torch.Tensor) -> int:
+        """Add a result whose values are still being computed; return its number.
+
+        The values are floats, or integers up to 2**53.
+        """
+        self._rows.append(row.detach().view(-1))
+        return len(self._values) + len(self._rows) - 1
+
+    def read(self) -> None:
+        """Wait for the results that were added since the last call."""
+        if not self._rows:
+            return
+        values = torch.cat([row.double() for row in self._rows]).tolist()
+        begin = 0
+        for row in self._rows:
+            self._values.append(values[begin : begin + row.numel()])
+            begin += row.numel()
+        self._rows.clear()
+
+    def __getitem__(self, number: int) -> Sequence[float]:
+        """Return the values of result `number`, which was read."""
+        return self._values[number]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +108,6 @@ class Pending:
 
     def right(self, readings: DeferredValues, limits: ErrorLimits) -> TensorComparison | None:
         """Return the result of `compare` if the values prove the answer correct.
-
-        Args:
-            readings: The values, already read.
-            limits: Limits that the answer must keep.
 
         Returns:
             The comparison; None if the values do not prove that the answer is within `limits`, so that `compare` is

@@ -84,10 +84,6 @@ class _Findings:
 def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
     """Start measuring a pair of one shape on a GPU, without waiting.
 
-    Args:
-        actual: The output.
-        truth: The truth.
-
     Returns:
         The tensor that will hold the values for `MeasuredErrors.of`; None if there is nothing to measure, or no kernel
         for the pair.

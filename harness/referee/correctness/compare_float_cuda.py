@@ -368,11 +368,6 @@ def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
 def far_apart(actual: torch.Tensor, other: torch.Tensor, tolerance: float) -> torch.Tensor | None:
     """Count float32 entries that `torch.isclose` rejects, without waiting.
 
-    Args:
-        actual: The output.
-        other: The tensor to compare with.
-        tolerance: Relative and absolute tolerance.
-
     Returns:
         The count (int64, 0-d, on the device); None if there is no kernel for the pair.
     """

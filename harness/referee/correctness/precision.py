@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from harness.core.choices import PrecisionClass
@@ -38,7 +38,7 @@ class ErrorLimits:
         return rms_error <= self.rms and max_error <= self.max
 
     def to_json(self) -> dict[str, Any]:
-        return {"rms": self.rms, "max": self.max, "note": self.note}
+        return asdict(self)
 
 
 UNLIMITED = ErrorLimits(rms=math.inf, max=math.inf)
@@ -102,11 +102,7 @@ class Element:
     expected: float | int
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "index": list(self.index),
-            "got": _plain(self.got),
-            "expected": _plain(self.expected),
-        }
+        return {"index": list(self.index), "got": _plain(self.got), "expected": _plain(self.expected)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,24 +137,10 @@ class TensorComparison:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; non-finite numbers become strings."""
         return {
-            "dtype": self.dtype,
+            **{item.name: getattr(self, item.name) for item in fields(self)},
             "shape": list(self.shape),
-            "count": self.count,
-            "compared": self.compared,
-            "exact": self.exact,
-            "truth_rms": self.truth_rms,
-            "truth_spread": self.truth_spread,
-            "rms_error": self.rms_error,
-            "max_error": self.max_error,
-            "rest_rms_error": self.rest_rms_error,
-            "non_finite_mismatches": self.non_finite_mismatches,
-            "borrowed": self.borrowed,
-            "wrong": self.wrong,
-            "wrong_beyond": self.wrong_beyond,
-            "unwritten": self.unwritten,
             "first": self.first.to_json() if self.first else None,
             "worst": self.worst.to_json() if self.worst else None,
-            "pattern": self.pattern,
         }
 
     def within(self, limits: ErrorLimits) -> bool:

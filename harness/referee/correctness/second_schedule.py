@@ -94,9 +94,6 @@ class SecondSchedule:
 
         The answers in the first order are still in the arena.
 
-        Args:
-            indices: Indices of the input sets.
-
         Returns:
             The failure or None, and the claims of the last burst.
         """
@@ -135,10 +132,6 @@ class SecondSchedule:
 
         The answers on these sets are correct and in the arena.
 
-        Args:
-            indices: Indices of the input sets.
-            reports: Reports of such reads.
-
         Returns:
             The failure if an answer depends on such a read, else None.
         """
@@ -155,23 +148,14 @@ class SecondSchedule:
         return None
 
     def _repeat(self, indices: Sequence[int], schedule: int) -> BurstDone:
-        for index in indices:
-            self.workspace.redraw(index)
-        self.workspace.device.synchronize()
+        self.workspace.redraw_all(indices)
         return self.ask(_planned_calls(indices), schedule)
 
     def _wrong(self, indices: Sequence[int], done: BurstDone) -> Failure | None:
         return overall(self.verifier.check(_planned_calls(indices), done, with_reference=False))
 
     def _answers(self, index: int) -> dict[str, torch.Tensor]:
-        workspace, traits = self.workspace, self.workspace.traits
-        held = workspace.sets[index]
-        names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
-        slots = [*held.outputs, *held.state]
-        if traits.mutates_inputs:
-            names += workspace.tree.paths("inputs")
-            slots += held.inputs
-        return {name: tensor.clone() for name, tensor in zip(names, workspace.tensors(slots), strict=True)}
+        return {name: tensor.clone() for name, tensor in self.workspace.judged(index).items()}
 
     def _difference(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> ScheduleDifference | None:
         return next((d for name, tensor in first.items() if (d := difference_of(name, tensor, second[name]))), None)
@@ -181,11 +165,6 @@ def difference_of(name: str, first: torch.Tensor, second: torch.Tensor) -> Sched
     """Find the values in which two tensors of one shape and dtype differ.
 
     NaN equals NaN, and -0 equals +0.
-
-    Args:
-        name: Name of the tensor.
-        first: Its values in one run.
-        second: Its values in the other run.
 
     Returns:
         The difference, or None.

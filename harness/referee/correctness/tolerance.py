@@ -170,9 +170,6 @@ def sensitivities(
         expected: The truth's tensors.
         nearby: Truths of rounded inputs and weights, each with the weight of its errors.
         precision: The class to which inputs and weights were rounded.
-
-    Yields:
-        One sensitivity for each tensor.
     """
     worst = [Sensitivity(precision=precision, rms=0.0, max=0.0) for _ in expected]
     for weight, leaves in nearby:
@@ -356,9 +353,6 @@ def kernelbench_rule(actual: torch.Tensor, reference: torch.Tensor, dtype: torch
         actual: The output.
         reference: The float32 reference's output.
         dtype: Precision of the run. Default: the reference's dtype.
-
-    Returns:
-        Whether every entry is close.
     """
     far = kernelbench_far(actual, reference, dtype)
     return far is not None and int(far) == 0

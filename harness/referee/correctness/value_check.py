@@ -18,7 +18,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status
 from harness.protocol.messages import CallClaim
 from harness.protocol.tensor_tree import TreeSpec
-from harness.referee.correctness.deferred_values import DeferredValues
+from harness.referee.correctness.compare import DeferredValues
 from harness.referee.correctness.tolerance import (
     LIMITS,
     REFERENCE_FACTOR,
@@ -148,37 +148,20 @@ class ValueCheck:
     def _enqueue(
         self, call: AnsweredCall, truth: Truth, readings: DeferredValues, underway: set[str]
     ) -> PendingCheck | None:
-        actual, expected = self._actual(call), self._leaves(truth.answer)
+        actual, expected = list(self.workspace.judged(call.index).values()), _judged(truth.answer)
         if (comparisons := _enqueued(actual, expected, readings)) is None:
             return None
         variant = self.workspace.variant(call.index)
         begun = PendingCheck(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
-        own = self._leaves(self._own(call))
+        own = _judged(self._own(call))
         if (errors := _enqueued(own, expected, readings)) is None:
             return None
         count = len(self.workspace.sets[call.index].outputs) if variant == OWN else 0
         far = [kernelbench_far(a, r) for a, r in zip(actual[:count], own[:count], strict=True)]
         underway.add(variant)
         return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
-
-    def _actual(self, call: AnsweredCall) -> list[torch.Tensor]:
-        """Return a call's tensors, in the order in which they are judged."""
-        workspace, held = self.workspace, self.workspace.sets[call.index]
-        inputs = held.inputs if workspace.traits.mutates_inputs else ()
-        return workspace.tensors((*held.outputs, *held.state, *inputs))
-
-    def _leaves(self, answer: Answer) -> list[torch.Tensor]:
-        """Return the tensors of the reference's answer, in the same order."""
-        traits = self.workspace.traits
-        leaves = [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
-        return [*leaves, *answer.inputs] if traits.mutates_inputs else leaves
-
-    def _names(self) -> list[str]:
-        traits = self.workspace.traits
-        names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
-        return [*names, *self.workspace.tree.paths("inputs")] if traits.mutates_inputs else names
 
     def _own(self, call: AnsweredCall) -> Answer:
         """Compute the reference's own answer."""
@@ -193,7 +176,7 @@ class ValueCheck:
 
     def _judge(self, call: AnsweredCall, truth: Truth) -> CallVerdict:
         """Judge everything about one call, waiting for the device as needed."""
-        actual, expected = self._actual(call), self._leaves(truth.answer)
+        actual, expected = list(self.workspace.judged(call.index).values()), _judged(truth.answer)
         variant = self.workspace.variant(call.index)
         close: bool | None = None
         references = self._references.get(variant) if variant == OWN else None
@@ -201,7 +184,7 @@ class ValueCheck:
         own: list[torch.Tensor] | None = None
         if call.wanted or references is None:
             answer = self._own(call)
-            own = self._leaves(answer)
+            own = _judged(answer)
             if variant == OWN:
                 count = len(self.workspace.sets[call.index].outputs)
                 close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
@@ -216,7 +199,7 @@ class ValueCheck:
             # Indices and counts may differ from the truth's by ties from float32 rounding, and values in kind. float32
             # may also be less exact on these inputs than on those for which its error was measured.
             answer = self._own(call)
-            own = self._leaves(answer)
+            own = _judged(answer)
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             limits = [limits_for(self.required, reference) for reference in references]
             comparisons = _compared(actual, expected, own, limits)
@@ -227,7 +210,7 @@ class ValueCheck:
             self.required,
             references=references,
             expected=expected,
-            nearby=((weight, self._leaves(answer)) for weight, answer in nearby),
+            nearby=((weight, _judged(answer)) for weight, answer in nearby),
         )
         if sensitivity is not None:
             limits = [limits_for(self.required, r, s) for r, s in zip(references, sensitivity, strict=True)]
@@ -262,9 +245,8 @@ class ValueCheck:
         `source` and `tree` are the truth's, `own` is the tree of the reference's own answer, `close` the result of
         KernelBench's rule.
         """
-        judgement = judge(
-            comparisons, self.required, references=references, sensitivity=sensitivity, names=self._names()
-        )
+        names = list(self.workspace.judged(call.index))
+        judgement = judge(comparisons, self.required, references=references, sensitivity=sensitivity, names=names)
         failure = judgement.failure or _constants(call.claim, tree, self._constant_limit(limits), own)
         if failure is not None:
             inside = [c.within(limit) for c, limit in zip(comparisons, limits, strict=True)]
@@ -280,6 +262,11 @@ class ValueCheck:
             reference=references,
             kernelbench=close,
         )
+
+
+def _judged(answer: Answer) -> list[torch.Tensor]:
+    """Return the reference's tensors in the order of `Workspace.judged`."""
+    return [*answer.results(), *answer.inputs]
 
 
 def _enqueued(

@@ -17,7 +17,8 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status, one_line
 from harness.protocol.messages import BurstDone, CallClaim
 from harness.protocol.tensor_tree import TreeError, TreeSpec
-from harness.referee.correctness.deferred_values import DeferredValues
+from harness.referee.contestants.client import ContestantClient
+from harness.referee.correctness.compare import DeferredValues
 from harness.referee.correctness.value_check import AnsweredCall, CallVerdict, PendingCheck, ValueCheck
 from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.loader import ProblemError
@@ -49,6 +50,12 @@ class Verifier:
     def __post_init__(self) -> None:
         self._values = ValueCheck(self.workspace, self.required)
 
+    @classmethod
+    def of(cls, client: ContestantClient) -> Verifier:
+        """Make the verifier of a client's solution."""
+        coerce = client.config.device_policy == "coerce"
+        return cls(client.workspace, required=client.task.problem.precision, coerce=coerce)
+
     def check(
         self, planned_calls: Sequence[PlannedCall], done: BurstDone, *, with_reference: bool
     ) -> list[CallVerdict]:
@@ -59,27 +66,20 @@ class Verifier:
             done: The contestant's claims.
             with_reference: Also compute the reference's own answer and apply KernelBench's rule.
 
-        Returns:
-            One verdict for each call.
-
         Raises:
             ProblemError: If the reference changes its inputs on some draws only.
         """
-        indices = sorted(
-            planned_call.index for planned_call in planned_calls
-        )  # always one order, so that places are cached
+        indices = sorted(call.index for call in planned_calls)  # always one order, so that places are cached
         # This waits for the device: on inputs that a call changed, the reference could do anything.
         changed = dict(zip(indices, self.workspace.changed_inputs(indices), strict=True))
         readings, underway = DeferredValues(), set[str]()
         begun = [
             self._begin(
-                AnsweredCall(
-                    index=planned_call.index, claim=claim, changed=changed[planned_call.index], wanted=with_reference
-                ),
+                AnsweredCall(index=call.index, claim=claim, changed=changed[call.index], wanted=with_reference),
                 readings,
                 underway,
             )
-            for planned_call, claim in zip(planned_calls, done.claims, strict=True)
+            for call, claim in zip(planned_calls, done.claims, strict=True)
         ]
         compared = self._compare_again(indices)
         readings.read()
@@ -95,10 +95,8 @@ class Verifier:
             # A solution that changes inputs between the first check and the truth is judged here.
             late = dict(zip(indices, self.workspace.changed_inputs(indices, compared), strict=True))
             findings = [
-                self._mutated(planned_call.index, late[planned_call.index])
-                if late[planned_call.index] and finding.failure is None
-                else finding
-                for planned_call, finding in zip(planned_calls, findings, strict=True)
+                self._mutated(call.index, late[call.index]) if late[call.index] and not finding.failure else finding
+                for call, finding in zip(planned_calls, findings, strict=True)
             ]
         self._note_addresses(done)
         return findings
@@ -251,9 +249,6 @@ def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -
 
 def summarise(findings: Sequence[CallVerdict]) -> Mapping[str, Any]:
     """Return the evidence of a verification.
-
-    Args:
-        findings: Verdicts on the calls.
 
     Returns:
         Largest errors per variant, of solution and reference; the truth's sources; the precision reached; whether

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from harness.protocol.messages import Call, CallMode
 from harness.referee.problem.stress_variants import OWN
 from harness.referee.problem.workspace import Workspace
+
+T = TypeVar("T")
 
 LATENCY_CALLS = 1
 """Calls of a burst that are timed on the host's clock, starting from an idle device."""
 
 OWN_INPUTS = (OWN, 0)
 """Variant and part of inputs as the problem draws them."""
+
+EXTRA_SETS = 2
+"""Input sets of a burst beyond the timed ones: one for the warm-up call, one for the latency call."""
 
 FEW_SETS = 6
 """With this many input sets or fewer, most rounds spend none on calls that are not timed."""
@@ -36,6 +42,11 @@ class PlannedCall:
 
     index: int
     mode: CallMode
+
+
+def of_mode(planned_calls: Sequence[PlannedCall], items: Iterable[T], mode: CallMode) -> list[T]:
+    """Return those of `items`, one for each call, that belong to this mode."""
+    return [item for call, item in zip(planned_calls, items, strict=True) if call.mode is mode]
 
 
 def plan_calls(count: int, secret: random.Random, number: int = 0, *, sparing: bool = False) -> tuple[PlannedCall, ...]:
@@ -65,10 +76,6 @@ def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterato
 
     Each variant comes once, in random order, before any comes again; its parts follow from a random one on. A purely
     random choice could miss the variant that finds a mistake in the four rounds that most timings take.
-
-    Args:
-        stress: Pairs (variant, part).
-        secret: Source of the order.
 
     Yields:
         Pairs (variant, part); the problem's own inputs if `stress` is empty.
@@ -102,8 +109,8 @@ def stressed_planned_calls(
     """
     chosen = {}
     for mode, variants in following.items():
-        if held := [planned_call.index for planned_call in planned_calls if planned_call.mode is mode]:
-            for index in secret.sample(held, max(1, len(held) // CALLS_A_STRESSED_ONE)):
+        if indices := [call.index for call in planned_calls if call.mode is mode]:
+            for index in secret.sample(indices, max(1, len(indices) // CALLS_A_STRESSED_ONE)):
                 chosen[index] = next(variants)
     return chosen
 
@@ -112,12 +119,12 @@ def calls_of(workspace: Workspace, planned_calls: Sequence[PlannedCall]) -> tupl
     """Convert planned calls to requests for the contestant."""
     return tuple(
         Call(
-            inputs=workspace.sets[planned_call.index].inputs,
-            outputs=workspace.sets[planned_call.index].outputs,
-            state=workspace.sets[planned_call.index].state,
-            seed=workspace.call_seed(planned_call.index) if workspace.traits.draws_random else None,
-            mode=planned_call.mode,
-            late=workspace.late_words(planned_call.index),
+            inputs=workspace.sets[call.index].inputs,
+            outputs=workspace.sets[call.index].outputs,
+            state=workspace.sets[call.index].state,
+            seed=workspace.call_seed(call.index) if workspace.traits.draws_random else None,
+            mode=call.mode,
+            late=workspace.late_words(call.index),
         )
-        for planned_call in planned_calls
+        for call in planned_calls
     )

@@ -55,9 +55,6 @@ def count_flops(call: Callable[[], object]) -> FlopCount:
     Args:
         call: Is called once, without gradients. With tensors on the meta device it costs nothing.
 
-    Returns:
-        The count.
-
     Raises:
         Exception: Whatever `call` raises.
     """

@@ -103,9 +103,6 @@ class ReferenceModule:
                 created.
             dtype: Type for floating-point parameters and buffers, if given.
 
-        Returns:
-            The model.
-
         Raises:
             ProblemError: The constructor fails, or the model can't be moved.
         """
@@ -148,9 +145,6 @@ def load_reference(problem: Problem, workload: Workload, progress_marker: Progre
         problem: The problem.
         workload: Its sizes replace the file's constants.
         progress_marker: Records whenever, now or later, the problem's code runs.
-
-    Returns:
-        The loaded problem.
 
     Raises:
         ProblemError: The file does not parse or run, or defines no `Model`, `get_inputs` or `get_init_inputs`.
@@ -204,12 +198,6 @@ def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the model's parameters and buffers by name, not copied.
 
     Results of `get_extra_state` are not tensors and are left out.
-
-    Args:
-        model: The model.
-
-    Returns:
-        Tensors by name.
 
     Raises:
         ProblemError: A parameter has no shape before the first call (a lazy module).

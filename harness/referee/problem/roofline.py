@@ -13,7 +13,7 @@ See guides/design/reference_and_truth.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.core.choices import PrecisionClass
@@ -53,14 +53,7 @@ class SpeedOfLight:
         return self.sol_time_s / device_s
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "sol_time_s": self.sol_time_s,
-            "bound": self.bound,
-            "memory_s": self.memory_s,
-            "compute_s": self.compute_s,
-            "launch_s": self.launch_s,
-            "peaks_source": self.peaks_source,
-        }
+        return asdict(self)
 
 
 def speed_of_light(flops: int, total_bytes: int, peaks: Peaks, precision: PrecisionClass) -> SpeedOfLight:
@@ -127,14 +120,7 @@ class TrustFloor:
     peaks: str
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "floor_s": self.floor_s,
-            "unavoidable_bytes": self.unavoidable_bytes,
-            "unavoidable_flops": self.unavoidable_flops,
-            "bytes_per_s": self.bytes_per_s,
-            "flops_per_s": self.flops_per_s,
-            "peaks": self.peaks,
-        }
+        return asdict(self)
 
 
 def trust_floor(

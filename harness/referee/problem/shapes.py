@@ -69,9 +69,6 @@ class ProblemShapes:
             problem: The problem.
             workload: Its precision class, if set, replaces the problem's.
             peaks: Rates of the GPU.
-
-        Returns:
-            The speed of light.
         """
         return speed_of_light(self.flops, self.total_bytes, peaks, workload.precision or problem.precision)
 

@@ -44,10 +44,6 @@ class Signatures:
 
     A context manager. The cache is opened at the first request, and the process is started for the first problem that
     is not cached.
-
-    Args:
-        cache_dir: Folder of the build cache.
-        cache_limit_bytes: Its size limit.
     """
 
     def __init__(self, cache_dir: Path, cache_limit_bytes: int) -> None:
@@ -96,9 +92,6 @@ class Signatures:
         """Return whether the reference's own constructor accepts these arguments.
 
         Asked if a solution's constructor fails: that is the solution's fault only if the reference's works.
-
-        Args:
-            problem: The problem.
 
         Returns:
             False also if there is no answer; the referee then decides.

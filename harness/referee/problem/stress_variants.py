@@ -23,7 +23,12 @@ from typing import TypeAlias
 
 import torch
 
+from harness.core.problem import Problem
+
 OWN = "own"
+
+STRESS_DRAWS = 2
+"""Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
 
 OUTLIER_SHARE = 1e-4
 """Share of the values that `large_values` multiplies."""
@@ -64,6 +69,20 @@ Named: TypeAlias = "Sequence[tuple[str, torch.Tensor]]"
 """Tensors with their paths, which labels use."""
 
 
+def checked_variants(problem: Problem, own_draws: int) -> list[tuple[str, int]]:
+    """List variant and part of each call of the correctness stage.
+
+    Args:
+        problem: Names the stress variants that it allows.
+        own_draws: Number of draws of the problem's own inputs.
+
+    Returns:
+        Pairs (variant, part): the problem's own inputs first, then each stress variant twice.
+    """
+    stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
+    return [(OWN, part) for part in range(own_draws)] + stress
+
+
 def check_variant(variant: str) -> None:
     """Raise `ValueError` unless the variant exists."""
     if variant != OWN and variant not in _TRANSFORMS:
@@ -74,11 +93,6 @@ def transform(variant: str, named: Named, seed: int) -> list[str]:
     """Change tensors in place into a variant of themselves.
 
     Draws from the global generators, which the caller seeds. Needs little extra memory: index tensors and one mean.
-
-    Args:
-        variant: Name of the variant.
-        named: Contiguous tensors with their paths.
-        seed: Decides which tensor gets which role.
 
     Returns:
         Labels: what was done to each tensor, or why it stays as drawn.

@@ -49,6 +49,10 @@ class Traits:
     dtypes: tuple[torch.dtype, ...]
     strides: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
+    def result_names(self) -> list[str]:
+        """Return the names of `Answer.results`."""
+        return [*self.tree.paths("output"), *(f"state {name}" for name in self.updates_state)]
+
     @property
     def contiguous(self) -> tuple[int, ...]:
         """Numbers of the contiguous outputs."""
@@ -71,6 +75,10 @@ class Answer:
     state: Mapping[str, torch.Tensor]
     inputs: tuple[torch.Tensor, ...]
 
+    def results(self) -> list[torch.Tensor]:
+        """Return output tensors and updated state, in the order in which they are judged."""
+        return [*self.leaves, *self.state.values()]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
@@ -84,13 +92,7 @@ class Truth:
 
 
 class Reference:
-    """The reference of one problem and workload, constructed under `seed`.
-
-    Args:
-        reference: The loaded problem.
-        device: The device that solutions run on.
-        seed: Seed of the weights.
-    """
+    """The reference of one problem and workload, constructed under `seed`."""
 
     def __init__(self, reference: ReferenceModule, device: Device, seed: int) -> None:
         self._reference = reference
@@ -135,9 +137,6 @@ class Reference:
         Args:
             arguments: Positional arguments of `forward`.
             seed: Seed of the generators for the call.
-
-        Returns:
-            The traits.
 
         Raises:
             ProblemError: The call fails, or its output is not finite, not dense, or not comparable.
@@ -238,9 +237,6 @@ class Reference:
             inputs: Tensors in the order of `tree`; not changed.
             tree: Structure of the arguments.
             seed: Seed of the generators for the call.
-
-        Returns:
-            The truth and its source.
         """
         for place in self._places() if self._float32_because is None else ():
             try:
@@ -390,9 +386,6 @@ class Reference:
             inputs: As in `answer`; not changed.
             tree: As in `answer`.
             seed: As in `answer`.
-
-        Returns:
-            Numbers of the changed inputs.
         """
         own = [leaf.clone() for leaf in inputs]
         with self._reference.at(Phase.FORWARD):

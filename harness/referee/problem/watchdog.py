@@ -82,11 +82,6 @@ class ProgressMarker:
         """Record this step within the block, and afterwards the enclosing step again.
 
         The enclosing step's time restarts then: time of inner steps is not its own.
-
-        Args:
-            problem: The problem whose code runs.
-            workload: Its sizes.
-            step: The step.
         """
         before = self._now
         place = CodeLocation(

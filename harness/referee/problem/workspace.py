@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,7 +27,6 @@ from harness.referee.problem.checksum import checksums
 from harness.referee.problem.flops import FlopCount, Traffic, count_flops, least_traffic
 from harness.referee.problem.inputs import draw, draw_into
 from harness.referee.problem.loader import ProblemError, load_reference, state_of
-from harness.referee.problem.overhead import TimeLedger
 from harness.referee.problem.truth import Answer, Reference, Truth
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
@@ -53,6 +54,39 @@ class NoRoom(ProblemError):
     """The inputs do not fit the free memory; other processes may use some of it."""
 
 
+NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
+"""Exceptions of a workspace that does not fit in memory."""
+
+
+class TimeLedger:
+    """Seconds of one evaluation by defence; nested blocks count for the outer one."""
+
+    def __init__(self) -> None:
+        self._spent_s: dict[str, float] = {}
+        self._depth = 0
+
+    @contextmanager
+    def spend(self, name: str) -> Iterator[None]:
+        """Add the block's seconds to `name`, unless an outer block counts them already."""
+        self._depth += 1
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self.add(name, time.perf_counter() - begin)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add seconds to `name`."""
+        self._spent_s[name] = self._spent_s.get(name, 0.0) + seconds
+
+    def close(self) -> dict[str, float]:
+        """Return all seconds by name and empty the ledger."""
+        held, self._spent_s = self._spent_s, {}
+        return held
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSet:
     """Regions of one call's inputs, outputs and updated state."""
@@ -60,6 +94,14 @@ class InputSet:
     inputs: tuple[Region, ...]
     outputs: tuple[Region, ...]
     state: tuple[Region, ...]
+
+
+def key_of(problem: Problem, workload: Workload) -> Hashable:
+    """Return `Workspace.key` of a problem at a workload.
+
+    It has the sizes, too: callers of the Python API may give several of them one name.
+    """
+    return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
 
 
 class Workspace:
@@ -233,6 +275,25 @@ class Workspace:
         """Return new tensors over several regions."""
         return [self.tensor(slot) for slot in slots]
 
+    def judged(self, index: int) -> dict[str, torch.Tensor]:
+        """Return what is judged of a call: outputs, updated state, changeable inputs."""
+        own, traits = self.sets[index], self.traits
+        names, slots = traits.result_names(), [*own.outputs, *own.state]
+        if traits.mutates_inputs:
+            names += self.tree.paths("inputs")
+            slots += own.inputs
+        return dict(zip(names, self.tensors(slots), strict=True))
+
+    @property
+    def call_bytes(self) -> int:
+        """Bytes of one call's inputs and outputs."""
+        return sum(tensor.nbytes for tensor in self.tensors((*self.sets[0].inputs, *self.sets[0].outputs)))
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for workspaces of the same problem and sizes."""
+        return key_of(self.problem, self.workload)
+
     def publish(self) -> None:
         """Write constructor arguments and state, and clear what a contestant left."""
         for slot, leaf in zip(self.init_slots, self.init_leaves, strict=True):
@@ -280,6 +341,12 @@ class Workspace:
         )
         self.poison(index)
         self._note(index, targets)
+
+    def redraw_all(self, indices: Iterable[int]) -> None:
+        """Redraw these sets and wait for the device."""
+        for index in indices:
+            self.redraw(index)
+        self.device.synchronize()
 
     def amend(self, index: int) -> None:
         """Accept the set's inputs as they are now; fill its outputs with the pattern."""
@@ -361,9 +428,6 @@ class Workspace:
 
     def compare_inputs(self, indices: Sequence[int]) -> torch.Tensor:
         """Return whether each input differs from the one drawn, without waiting.
-
-        Args:
-            indices: Numbers of the sets.
 
         Returns:
             Bool tensor on the device: all inputs of the first set, then of the next.

@@ -11,16 +11,17 @@ two answers to one call, because no solution can match both. Test: `tests/unit/r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import torch
 
 from harness.core.choices import PrecisionClass
 from harness.referee.correctness.tolerance import UNLIMITED, compare
 from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.stress_variants import checked_variants
 from harness.referee.problem.workspace import Workspace
 from harness.referee.soundness.blind import blind
-from harness.referee.soundness.samples import Leaves, ReferenceCall, make_sample, variants_of
+from harness.referee.soundness.samples import OWN_DRAWS, Leaves, ReferenceCall, make_sample
 from harness.referee.soundness.wrong import run_trials
 
 HERE, ELSEWHERE = 0, 1
@@ -38,7 +39,7 @@ class Soundness:
 
     def __init__(self, *, allow_degenerate: bool) -> None:
         self._allow = allow_degenerate
-        self._found: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._found: dict[Hashable, tuple[str, ...]] = {}
 
     def check(self, workspace: Workspace) -> tuple[str, ...]:
         """Return the wrong answers that the problem accepts.
@@ -46,12 +47,7 @@ class Soundness:
         Raises `ProblemError` if there are any and they are not allowed, or if the reference is not deterministic.
         """
         problem = workspace.problem
-        key = (
-            problem.digest,
-            problem.precision,
-            workspace.workload.name,
-            str(sorted(workspace.workload.sizes.items())),
-        )
+        key = workspace.key
         if key not in self._found:
             if not self._allow and (apart := _apart_from_itself(workspace)) > APART:
                 raise ProblemError(
@@ -116,7 +112,7 @@ def taken_for_right(workspace: Workspace, required: PrecisionClass) -> tuple[str
 
 
 def _samples(workspace: Workspace, required: PrecisionClass) -> Iterator[ReferenceCall]:
-    for variant, part in variants_of(workspace.problem):
+    for variant, part in checked_variants(workspace.problem, OWN_DRAWS):
         workspace.draw(HERE, variant, part=part)
         inputs = workspace.tensors(workspace.sets[HERE].inputs)
         yield make_sample(variant, inputs, workspace.tree, workspace.call_seed(HERE), workspace.oracle, required)

@@ -118,10 +118,6 @@ def lint_problem(problem: Problem, workload: Workload, device: Device) -> Proble
 def too_large_for_host(problem: Problem, workload: Workload) -> int | None:
     """Return the bytes of the inputs if they are too large to lint on the CPU.
 
-    Args:
-        problem: The problem.
-        workload: The sizes.
-
     Returns:
         Bytes, if more than `MAX_HOST_BYTES`. None otherwise, or if the sizes are unknown without drawing inputs.
     """

@@ -27,13 +27,11 @@ from harness.referee.correctness.tolerance import (
 )
 from harness.referee.problem.inputs import draw
 from harness.referee.problem.loader import ReferenceModule
+from harness.referee.problem.stress_variants import checked_variants
 from harness.referee.problem.truth import Answer, Reference
 
 OWN_DRAWS = 3
 """Draws of the problem's own inputs, the default of `--seeds`."""
-
-STRESS_DRAWS = 2
-"""Draws of every stress variant, as in an evaluation."""
 
 Leaves = tuple[torch.Tensor, ...]
 
@@ -128,12 +126,6 @@ def make_sample(
     )
 
 
-def variants_of(problem: Problem) -> list[tuple[str, int]]:
-    """Variant and part of every call of a correctness check."""
-    stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
-    return [("own", part) for part in range(OWN_DRAWS)] + stress
-
-
 @dataclass(slots=True)
 class SampleDrawer:
     """Draws new inputs of a problem with every call.
@@ -162,7 +154,7 @@ class SampleDrawer:
         """
         yield first
         del first
-        for number, (variant, part) in enumerate(variants_of(problem)[1:], 1):
+        for number, (variant, part) in enumerate(checked_variants(problem, OWN_DRAWS)[1:], 1):
             yield self._sample(variant, part, 1000 + number, oracle, required)
 
     def _sample(self, variant: str, part: int, seed: int, oracle: Reference, required: PrecisionClass) -> ReferenceCall:

@@ -23,6 +23,7 @@ from harness.core.status import Failure, Status
 from harness.devices.device import DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
 from harness.protocol.messages import Burst, BurstDone, Call, CallMode, LaunchMode, Prepare
+from harness.referee.contestants.client import ContestantClient
 from harness.referee.contestants.process import ContestantFailed, ContestantProcess
 from harness.referee.problem.burst_plan import PlannedCall, calls_of
 from harness.referee.problem.workspace import Workspace
@@ -124,6 +125,13 @@ class BackToBackRunner:
     contestant: ContestantProcess
     request: Callable[[tuple[Call, ...]], Burst]
     limit_s: float
+
+    @classmethod
+    def of(cls, client: ContestantClient) -> BackToBackRunner:
+        """Make the runner for a client's contestant."""
+        return cls(
+            workspace=client.workspace, contestant=client.contestant, request=client.request, limit_s=client.left_s
+        )
 
     def run(
         self, indices: Sequence[int], launch_mode: LaunchMode, *, drawn: bool = False, rest: Sleep = AWAKE

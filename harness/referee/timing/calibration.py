@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 AGREE_SPREAD = 0.25
@@ -43,13 +43,7 @@ class Calibration:
         return self.spread_s <= AGREE_SPREAD * self.per_call_s and self.per_call_s <= AGREE_LEAST * self.least_s
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "per_call_s": self.per_call_s,
-            "spread_s": self.spread_s,
-            "bursts": self.bursts,
-            "least_s": self.least_s,
-            "calm": self.calm,
-        }
+        return asdict(self)
 
 
 def lower_of(before: Calibration | None, now: Calibration) -> Calibration:

@@ -7,45 +7,46 @@ then, unless that calibration was calm, once more after the accused process is d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from harness.core.status import Failure, Status
 from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.timing.speedup import JudgedTimes
 
+_IN_DOUBT = Failure(
+    status=Status.harness_error,
+    reason="other processes disturbed the device throughout, so the claimed times could not be checked: "
+    "stop the other processes on this device, then evaluate this solution again",
+)
+
 
 def judge_fairly(
-    judge: Callable[[ProblemCalibration | None], JudgedTimes],
-    known: ProblemCalibration | None,
-    again: Callable[[], ProblemCalibration] | None,
-    end: Callable[[], object],
+    judge: Callable[..., JudgedTimes], known: ProblemCalibration | None, again: Iterable[ProblemCalibration]
 ) -> JudgedTimes:
-    """Judge by a known calibration, and again by a new one if the first accuses.
+    """Judge by a known calibration, and by new ones if the first accuses.
 
     Args:
-        judge: Judges the rounds by a calibration; None means that nothing was calibrated.
-        known: The calibration so far.
-        again: Measures trusted code again and returns the lower of all calibrations so far; None if that is not
-            possible (no GPU).
-        end: Ends the accused's process.
+        judge: `judge_times` with all arguments but `known`.
+        known: The calibration so far; None if nothing was calibrated.
+        again: New calibrations, measured on demand, each the lower of all so far; none if that is not possible (no
+            GPU).
 
     Returns:
         The judgement. If the accusation remains but no calibration was calm, the outcome is a `harness_error`.
     """
-    judged = judge(known)
-    if again is None or not judged.by_calibration:
-        return judged
-    before = judged
-    tries = 0
-    for dead in (False, True):
-        if dead:
-            end()
-        latest, tries = again(), tries + 1
-        judged = judge(latest)
+    judged = first = judge(known=known)
+    if not first.by_calibration:
+        return first
+    tries, latest = 0, None
+    for latest in again:
+        tries += 1
+        judged = judge(known=latest)
         if not judged.by_calibration or latest.calm:
             break
-    timing = {**judged.timing, "calibrated_again": {"times": tries, "because": before.reason}}
+    if latest is None:
+        return first
+    timing = {**judged.timing, "calibrated_again": {"times": tries, "because": first.reason}}
     if judged.by_calibration and not latest.calm:
         return JudgedTimes(
             reason=_IN_DOUBT.reason,
@@ -54,10 +55,3 @@ def judge_fairly(
             failure=replace(_IN_DOUBT, evidence={"in_doubt": judged.reason}),
         )
     return replace(judged, timing=timing)
-
-
-_IN_DOUBT = Failure(
-    status=Status.harness_error,
-    reason="other processes disturbed the device throughout, so the claimed times could not be checked: "
-    "stop the other processes on this device, then evaluate this solution again",
-)

@@ -191,9 +191,7 @@ class ReferenceTimer:
         workspace = self._workspace
         if not self._enough:
             if workspace.traits.mutates_inputs:
-                for index in range(self._sets):
-                    workspace.redraw(index)
-                workspace.device.synchronize()
+                workspace.redraw_all(range(self._sets))
             self._burst()
             self._enough = enough(self._bursts, self._most)
         elif self._back_to_back is None:

@@ -21,13 +21,14 @@ from harness.devices import sm_clock
 from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.device import CallTime, DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
-from harness.protocol.messages import BurstDone, CallMode, LaunchMode
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
 from harness.protocol.tensor_tree import flatten
 from harness.referee.problem.burst_plan import (
     FEW_SETS,
     OWN_INPUTS,
     PlannedCall,
     in_turn,
+    of_mode,
     plan_calls,
     stressed_planned_calls,
 )
@@ -99,23 +100,11 @@ class Rounds:
 
         The first list contains the reference's times, the second one the solution's claims.
         """
-        reference = [
-            [
-                t.device_s
-                for planned_call, t in zip(r.reference_planned_calls, r.reference.times, strict=True)
-                if planned_call.mode is mode
-            ]
-            for r in self.held
-        ]
-        solution = [
-            [
-                c.device_s
-                for planned_call, c in zip(r.planned_calls, r.solution.claims, strict=True)
-                if planned_call.mode is mode
-            ]
-            for r in self.held
-        ]
-        return reference, solution
+        reference, solution = self._of_mode(mode)
+        return (
+            [[time.device_s for time in burst] for burst in reference],
+            [[claim.device_s for claim in burst] for burst in solution],
+        )
 
     def windows(self, mode: CallMode) -> tuple[list[float], list[float]]:
         """Return host times of this mode's calls, from submission to completion.
@@ -123,19 +112,17 @@ class Rounds:
         The first list contains the reference's times, the second one the solution's claims. Both are flat and in
         seconds.
         """
-        reference = [
-            t.window_s
-            for r in self.held
-            for planned_call, t in zip(r.reference_planned_calls, r.reference.times, strict=True)
-            if planned_call.mode is mode
-        ]
-        solution = [
-            c.window_s
-            for r in self.held
-            for planned_call, c in zip(r.planned_calls, r.solution.claims, strict=True)
-            if planned_call.mode is mode
-        ]
-        return reference, solution
+        reference, solution = self._of_mode(mode)
+        return (
+            [time.window_s for burst in reference for time in burst],
+            [claim.window_s for burst in solution for claim in burst],
+        )
+
+    def _of_mode(self, mode: CallMode) -> tuple[list[list[CallTime]], list[list[CallClaim]]]:
+        return (
+            [of_mode(each.reference_planned_calls, each.reference.times, mode) for each in self.held],
+            [of_mode(each.planned_calls, each.solution.claims, mode) for each in self.held],
+        )
 
 
 class ReferenceRunner:
@@ -170,37 +157,31 @@ class ReferenceRunner:
         paces = sm_clock.of(self._workspace.device)
         with self._workspace.device.lane(self._lane):
             paces.begin()
-            made = self._made(planned_calls)
+            burst = self._burst(planned_calls)
             rate_hz = paces.end()
             # Else the state may not be restored yet when the next truth needs it on another lane.
             self._workspace.device.synchronize()
-            return replace(made, rate_hz=rate_hz)
+            return replace(burst, rate_hz=rate_hz)
 
-    def _made(self, planned_calls: Sequence[PlannedCall]) -> ReferenceBurst:
+    def _burst(self, planned_calls: Sequence[PlannedCall]) -> ReferenceBurst:
+        workspace, device, oracle = self._workspace, self._workspace.device, self._workspace.oracle
         times = []
-        held_bytes = self._workspace.device.start_peak()
+        held_bytes = device.start_peak()
         begin = time.perf_counter()
-        for planned_call in planned_calls:
-            arguments = self._workspace.arguments(planned_call.index)
-            self._workspace.oracle.restore_state()
-            if self._workspace.traits.draws_random:
-                self._workspace.device.reseed(self._workspace.call_seed(planned_call.index))
-            timer = (
-                self._workspace.device.time_latency
-                if planned_call.mode is CallMode.LATENCY
-                else self._workspace.device.time_cold
-            )
+        for call in planned_calls:
+            arguments = workspace.arguments(call.index)
+            oracle.restore_state()
+            if workspace.traits.draws_random:
+                device.reseed(workspace.call_seed(call.index))
+            timer = device.time_latency if call.mode is CallMode.LATENCY else device.time_cold
             with torch.no_grad():
                 forward = functools.partial(self._forward, arguments)
-                times.append(
-                    timer(forward, self._copy, functools.partial(self._workspace.complete, planned_call.index))
-                )
+                times.append(timer(forward, self._copy, functools.partial(workspace.complete, call.index)))
         wall_s = time.perf_counter() - begin
-        self._workspace.oracle.restore_state()
-        peak_bytes = self._workspace.device.peak_bytes()
+        oracle.restore_state()
+        peak_bytes = device.peak_bytes()
         if peak_bytes is not None:
-            # Other memory in this process belongs to the harness.
-            peak_bytes += self._workspace.oracle.state_bytes - held_bytes
+            peak_bytes += oracle.state_bytes - held_bytes  # other memory in this process belongs to the harness
         return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
     def back_to_back(self, indices: Sequence[int], launch_mode: LaunchMode) -> CallTime:
@@ -262,20 +243,62 @@ class ReferenceRunner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundLimits:
-    """Limits of the rounds, in seconds of the referee's clock.
+class RoundSettings:
+    """Settings of one solution's rounds.
 
-    The deadline moves while other processes are waited for. With `FEW_SETS` or fewer sets, half of `min_samples`
-    suffices.
+    With `FEW_SETS` or fewer sets, half of `min_samples` suffices. If a call of the solution took at least `long_s` in
+    every round so far, flush included, a round has `LONG_SETS` calls and a third of `min_samples` suffices: such calls
+    vary little and are expensive.
 
-    If a call of the solution took at least `long_s` in every round so far, flush included, a round has `LONG_SETS`
-    calls and a third of `min_samples` suffices: such calls vary little and are expensive.
+    Attributes:
+        sets: Number of input sets.
+        min_samples: Least calls timed with a cold cache.
+        max_rounds: Most rounds.
+        long_s: Seconds from which a call is long.
+        call_s: Seconds of a call of the solution so far, flush included; 0 if unknown.
+        stress: Stress variants, each with its part.
     """
 
+    sets: int
     min_samples: int
     max_rounds: int
-    deadline_s: Callable[[], float]
     long_s: float = math.inf
+    call_s: float = 0.0
+    stress: Sequence[tuple[str, int]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolutionSide:
+    """The solution's part of a round.
+
+    Attributes:
+        burst: Makes the calls; returns the claims and the referee's wall seconds.
+        verify: Judges a round's outputs before the next inputs are drawn; returns False to end the timing.
+        in_line_s: Seconds that the solution's threads waited for a processor in the last burst.
+    """
+
+    burst: Callable[[Sequence[PlannedCall]], tuple[BurstDone, float]]
+    verify: Callable[[Sequence[PlannedCall], BurstDone], bool]
+    in_line_s: Callable[[], float] = lambda: 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRules:
+    """Decisions about rounds: which ones count, and when they suffice.
+
+    Attributes:
+        settled: Returns the name of the rule by which the samples suffice, or None.
+        look: Called after both bursts of a round, to check the GPU while outputs are verified. Its result is called at
+            the end of the round; False repeats the round, because something else disturbed it.
+        doubt: Returns why the last round's claims are not explained, or None. Such rounds are repeated up to
+            `MOST_DOUBTED` times, and longer if the solution's threads waited for a processor (`MOST_THROWN_S`).
+        deadline_s: When rounds end, on the clock of `time.perf_counter`; moves while other processes are waited for.
+    """
+
+    settled: Callable[[Rounds], str | None]
+    look: Callable[[], Callable[[], bool]] = lambda: lambda: True
+    doubt: Callable[[Rounds], str | None] = lambda rounds: None
+    deadline_s: Callable[[], float] = lambda: math.inf
 
 
 LONG_S = 10e-3
@@ -319,18 +342,10 @@ and pays in each that counts.
 def run_rounds(
     workspace: Workspace,
     runner: ReferenceRunner,
-    solution_burst: Callable[[Sequence[PlannedCall]], tuple[BurstDone, float]],
-    verify: Callable[[Sequence[PlannedCall], BurstDone], bool],
-    settled: Callable[[Rounds], str | None],
-    *,
-    sets: int,
-    limits: RoundLimits,
+    solution: SolutionSide,
+    rules: RoundRules,
+    settings: RoundSettings,
     secret: random.Random,
-    look: Callable[[], Callable[[], bool]],
-    doubt: Callable[[Rounds], str | None] = lambda rounds: None,
-    in_line_s: Callable[[], float] = lambda: 0.0,
-    call_s: float = 0.0,
-    stress: Sequence[tuple[str, int]] = (),
 ) -> Rounds:
     """Alternate bursts of reference and solution until enough is known.
 
@@ -341,25 +356,16 @@ def run_rounds(
     Args:
         workspace: Buffers of the problem.
         runner: Makes the reference's bursts.
-        solution_burst: Makes the solution's burst; returns its claims and the referee's wall seconds.
-        verify: Judges a round's outputs before the next inputs are drawn; returns False to end the timing.
-        settled: Returns the name of the rule by which the samples suffice, or None.
-        sets: Number of input sets.
-        limits: When rounds end.
+        solution: Makes the solution's bursts and checks them.
+        rules: Decide which rounds count and when they suffice.
+        settings: Numbers of sets, samples and rounds.
         secret: Source of randomness that no contestant can predict.
-        look: Called after both bursts of a round, to check the GPU while outputs are verified. Its result is called at
-            the end of the round; False repeats the round, because something else disturbed it.
-        doubt: Returns why the last round's claims are not explained, or None. Such rounds are repeated up to
-            `MOST_DOUBTED` times, and longer if the solution's threads waited for a processor (`MOST_THROWN_S`).
-        in_line_s: Called after a burst of the solution; returns how long its threads waited for a processor, in
-            seconds.
-        call_s: Seconds of a call of the solution so far, flush included; 0 if unknown.
-        stress: Stress variants, each with its part.
 
     Returns:
         All rounds that count, and why they ended.
     """
-    rounds = Rounds(lacking=len({name for name, _ in stress}))
+    sets, call_s = settings.sets, settings.call_s
+    rounds = Rounds(lacking=len({name for name, _ in settings.stress}))
     paces = sm_clock.of(workspace.device)
     begin = lap_s = time.perf_counter()
 
@@ -370,13 +376,13 @@ def run_rounds(
         rounds.spent_on_s[what] = rounds.spent_on_s.get(what, 0.0) + lap_s - last_s
 
     redraw = workspace.traits.mutates_inputs
-    following = {mode: in_turn(stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
+    following = {mode: in_turn(settings.stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
     while True:
         # The least of all rounds: one slow round must not reduce the calls on which claims are judged (rule 4).
         call_s = min((held.call_wall_s for held in rounds.held), default=call_s)
-        sparing = sets > FEW_SETS and call_s >= limits.long_s
+        sparing = sets > FEW_SETS and call_s >= settings.long_s
         # Calls over such large inputs are long and vary little, and verifying one takes a tenth of a second.
-        least = limits.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
+        least = settings.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
         indices = range(sets)
         planned_calls = reference_planned_calls = plan_calls(sets, secret, len(rounds.held))
         if sparing:
@@ -394,33 +400,29 @@ def run_rounds(
             reference = runner.burst(reference_planned_calls)
             spent_on(REFERENCE)
             if redraw:
-                for index in indices:
-                    workspace.redraw(index)
-                workspace.device.synchronize()
+                workspace.redraw_all(indices)
         workspace.mask(indices)
         workspace.device.synchronize()
         spent_on(INPUTS)
         paces.begin()
-        done, wall_s = solution_burst(planned_calls)
+        done, wall_s = solution.burst(planned_calls)
         solution_hz = paces.end()
-        waited_s = in_line_s()
+        waited_s = solution.in_line_s()
         spent_on(SOLUTION)
         # If calls change their inputs, these are part of the answer, and the reference needs the original ones.
         right = None
         if redraw:
-            right = verify(planned_calls, done)
+            right = solution.verify(planned_calls, done)
             spent_on(OUTPUTS)
         if reference is None:
             if redraw:
-                for index in indices:
-                    workspace.redraw(index)
-                workspace.device.synchronize()
+                workspace.redraw_all(indices)
                 spent_on(INPUTS)
             reference = runner.burst(reference_planned_calls)
             spent_on(REFERENCE)
-        counts = look()
+        counts = rules.look()
         if right is None:
-            right = verify(planned_calls, done)
+            right = solution.verify(planned_calls, done)
             spent_on(OUTPUTS)
         rounds.held.append(
             Round(
@@ -439,25 +441,23 @@ def run_rounds(
         if not right:
             rounds.stopped_by = "wrong answer"
             return rounds
-        in_time = rounds.spent_s + begin <= limits.deadline_s()
+        in_time = rounds.spent_s + begin <= rules.deadline_s()
         if disturbed and in_time:
             rounds.held.pop()
             continue
         in_line = rounds.held[-1].in_line
         again = len(rounds.doubted) < MOST_DOUBTED or (in_line and rounds.thrown_s < MOST_THROWN_S)
-        if in_time and again and (why := doubt(rounds)) is not None:
+        if in_time and again and (why := rules.doubt(rounds)) is not None:
             rounds.doubted.append(why)
             rounds.thrown_s += rounds.spent_s - before_s if in_line else 0.0
             rounds.held.pop()
             continue
-        rounds.lacking -= rounds.lacking > 0 and any(
-            planned_call.mode is CallMode.COLD for planned_call in planned_calls
-        )
-        samples = sum(1 for r in rounds.held for planned_call in r.planned_calls if planned_call.mode is CallMode.COLD)
-        if rounds.spent_s + begin > limits.deadline_s():
+        rounds.lacking -= rounds.lacking > 0 and any(call.mode is CallMode.COLD for call in planned_calls)
+        samples = sum(call.mode is CallMode.COLD for each in rounds.held for call in each.planned_calls)
+        if rounds.spent_s + begin > rules.deadline_s():
             rounds.stopped_by = "deadline"
             return rounds
-        rule = settled(rounds)
+        rule = rules.settled(rounds)
         if rule == "budget" and len(rounds.held) >= 2 and not rounds.lacking:
             rounds.stopped_by = rule
             return rounds
@@ -465,6 +465,6 @@ def run_rounds(
         if rule is not None and samples >= least and len(rounds.held) % 2 == 0 and not rounds.lacking:
             rounds.stopped_by = rule
             return rounds
-        if len(rounds.held) >= limits.max_rounds:
+        if len(rounds.held) >= settings.max_rounds:
             rounds.stopped_by = "most rounds"
             return rounds

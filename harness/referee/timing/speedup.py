@@ -16,6 +16,7 @@ from harness.core.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_wi
 from harness.core.status import Failure
 from harness.devices.empty_kernel import Compared
 from harness.protocol.messages import CallMode, LaunchMode
+from harness.referee.problem.burst_plan import of_mode
 from harness.referee.problem.roofline import SpeedOfLight, TrustFloor
 from harness.referee.timing.back_to_back import BackToBackTimes
 from harness.referee.timing.calibration import Calibration, beside, calibrate
@@ -224,8 +225,7 @@ def judge_times(
         else [
             [
                 max(_without(time_s, own_s) + charge_s, least_s if by_clock else 0.0)
-                for planned_call, time_s in zip(r.planned_calls, verdict.times_s, strict=True)
-                if planned_call.mode is CallMode.COLD
+                for time_s in of_mode(r.planned_calls, verdict.times_s, CallMode.COLD)
             ]
             for r, verdict in zip(rounds.held, verdicts, strict=True)
         ]
@@ -252,9 +252,7 @@ def judge_times(
             "reference": [r.reference.rate_hz for r in rounds.held],
             "solution": [r.solution_hz for r in rounds.held],
         },
-        "warmup_calls_discarded": sum(
-            planned_call.mode is CallMode.WARM for r in rounds.held for planned_call in r.planned_calls
-        ),
+        "warmup_calls_discarded": sum(call.mode is CallMode.WARM for r in rounds.held for call in r.planned_calls),
         "claims": claims,
         "quiet_reference_s": None if quiet is None else quiet.reference_s,
         "decided_by": DECIDED_BY,
@@ -442,7 +440,7 @@ def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, t
         window_s=[claim.window_s for claim in claims],
         floor_s=floor_s,
         tolerance=tolerance,
-        counted=[index for index, planned_call in enumerate(held.planned_calls) if planned_call.mode is CallMode.COLD],
+        counted=[index for index, call in enumerate(held.planned_calls) if call.mode is CallMode.COLD],
     )
 
 

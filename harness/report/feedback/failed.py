@@ -1,7 +1,4 @@
-"""Feedback on a failed solution: reason, source line, outputs, advice.
-
-Pure functions. The text gives two digits of an expected value, as the record's reason does.
-"""
+"""Feedback on a failed solution: reason, source line, outputs, advice."""
 
 from __future__ import annotations
 
@@ -13,23 +10,16 @@ from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.report import format as show
-from harness.report.feedback import evidence as read
 from harness.report.feedback.log import log_end
-from harness.report.feedback.reports import reports, stood_in
-from harness.report.feedback.source import quoted
+from harness.report.feedback.reports import quoted, reports, stood_in
+from harness.results import evidence as read
 
 Section = tuple[str, Sequence[str]]
 
 MAX_OUTPUTS = 4
-EXCEPTIONS = frozenset(
-    {
-        Status.runtime_error,
-        Status.import_error,
-        Status.bad_constructor,
-        Status.cuda_error,
-        Status.crashed,
-        Status.out_of_memory,
-    }
+EXCEPTIONS = (
+    *(Status.runtime_error, Status.import_error, Status.bad_constructor),
+    *(Status.cuda_error, Status.crashed, Status.out_of_memory),
 )
 """Statuses whose log has details beyond the reason."""
 
@@ -62,6 +52,27 @@ ONLY = {
     "structured": "Only structured inputs show the mistake. Likely cause: an index that is off at a border.",
 }
 """Likely causes if only one input variant fails."""
+
+
+BY_PATTERN = {
+    ("all zero",): "All values are zero: check that the kernel runs and that it stores its result.",
+    ("diagonal",): "The wrong values follow the diagonal: check the comparison of row and column, < or <=.",
+    ("partial tile", "the last"): "The wrong values are at a border: check the bounds check of the last tile.",
+    ("transposed",): "The values are correct but in the wrong places: rows and columns are swapped.",
+    ("constant factor",): "All values are off by one factor: check the scale, the mean and the number of summed terms.",
+    ("every ", "shifted"): "The wrong places repeat: check how threads map to indices.",
+}
+"""Words in the pattern of the wrong values -> advice; the first entry that fits counts."""
+
+BY_STATUS = {
+    Status.memory_error: "Compare the index with the size before the access, with < and not <=, also in the last "
+    "block.",
+    Status.uninitialised_read: "Write all memory before it is read: allocate with zeros, or let every thread write its "
+    "part.",
+    Status.data_race: "Put a barrier (__syncthreads()) between the two accesses, or let only one thread use the "
+    "memory.",
+    Status.barrier_error: "Make every thread of the block reach the barrier: no return or branch may skip it.",
+}
 
 
 def sections(record: Record, *, source: str | None, log: str | None) -> list[Section]:
@@ -100,22 +111,20 @@ def _compiler_error(record: Record, source: str | None) -> list[str]:
 
 def _outputs(record: Record) -> list[Section]:
     """Return one section for each wrong output or state."""
-    wrong = [held for held in read.rows(record.evidence, "outputs") if _is_wrong(held)]
-    found = [(f"Where {_name(held)} differs", _output(held)) for held in wrong[:MAX_OUTPUTS]]
-    if len(wrong) > MAX_OUTPUTS:
-        found.append((f"{len(wrong) - MAX_OUTPUTS} more outputs are wrong", ["not listed here"]))
-    return list(found)
+    wrong = [output for output in read.rows(record.evidence, "outputs") if _is_wrong(output)]
+    more = [(f"{len(wrong) - MAX_OUTPUTS} more outputs are wrong", ["not listed here"])]
+    shown: list[Section] = [(f"Where {_name(output)} differs", _output(output)) for output in wrong[:MAX_OUTPUTS]]
+    return shown + (more if len(wrong) > MAX_OUTPUTS else [])
 
 
 def _is_wrong(held: Mapping[str, Any]) -> bool:
-    limits = read.mapping(held, "limits")
-    error, limit = read.number(held, "rms_error"), read.number(limits, "rms")
+    error, limit = read.number(held, "rms_error"), read.number(held, "limits", "rms")
     beyond = error is not None and limit is not None and error > limit
     return bool(read.whole(held, "wrong") or read.whole(held, "non_finite_mismatches") or beyond)
 
 
-def _name(held: Mapping[str, Any]) -> str:
-    return show.line(read.text(held, "name") or "the output", 80)
+def _name(output: Mapping[str, Any]) -> str:
+    return show.line(read.text(output, "name") or "the output", 80)
 
 
 def _output(held: Mapping[str, Any]) -> list[str]:
@@ -142,15 +151,12 @@ def _output(held: Mapping[str, Any]) -> list[str]:
 
 def _within(held: Mapping[str, Any]) -> bool:
     """Return whether only NaN and infinite values are wrong."""
-    error, limit = read.number(held, "max_error"), read.number(read.mapping(held, "limits"), "max")
+    error, limit = read.number(held, "max_error"), read.number(held, "limits", "max")
     return error is not None and limit is not None and error <= limit
 
 
 def _values(place: Mapping[str, Any]) -> str:
-    """Format a value and two digits of the expected one.
-
-    Two digits show a sign, a factor or a zero.
-    """
+    """Format a value and two digits (sign, factor, zero) of the expected one."""
     got, expected = place.get("got"), place.get("expected")
     shown = f"got {got:.6g}" if isinstance(got, int | float) else f"got {show.line(got, 40)}"
     if isinstance(expected, bool) or not isinstance(expected, int | float):
@@ -159,8 +165,7 @@ def _values(place: Mapping[str, Any]) -> str:
 
 
 def _errors(held: Mapping[str, Any]) -> list[str]:
-    limits = read.mapping(held, "limits")
-    error, limit = read.number(held, "rms_error"), read.number(limits, "rms")
+    error, limit = read.number(held, "rms_error"), read.number(held, "limits", "rms")
     if error is None or limit is None:
         return []
     over = "all finite values" if read.whole(held, "non_finite_mismatches") else "all values"
@@ -170,24 +175,22 @@ def _errors(held: Mapping[str, Any]) -> list[str]:
     rest, wrong = read.number(held, "rest_rms_error"), read.whole(held, "wrong")
     if rest is not None and wrong and rest <= limit:
         lines.append("the other values are correct")
-    if note := read.text(limits, "note"):
+    if note := read.text(held, "limits", "note"):
         lines.append(f"note: {show.line(note, 200)}")
     return lines
 
 
 def _variants(record: Record) -> list[str]:
-    held = read.mapping(record.evidence, "variants")
-    failing = {name for name in held if read.whole(read.mapping(held, name), "failed")}
-    if not failing or sum(read.whole(read.mapping(row), "calls") or 0 for row in held.values()) < 2:
+    rows = sorted(read.mapping(record.evidence, "variants").items())
+    counts = {name: (read.whole(row, "failed") or 0, read.whole(row, "calls") or 0) for name, row in rows}
+    failing = [name for name, (bad, _) in counts.items() if bad]
+    if not failing or sum(calls for _, calls in counts.values()) < 2:
         return []
     lines = []
-    for name in sorted(held):
-        calls = read.whole(read.mapping(held, name), "calls") or 0
-        bad = read.whole(read.mapping(held, name), "failed") or 0
+    for name, (bad, calls) in counts.items():
         words = f"{bad} of {calls} calls wrong" if bad else f"correct in {calls} of {calls} calls"
         lines.append(f"{VARIANTS.get(name, show.line(name, 40))}: {words}")
-    (only, *others) = sorted(failing)
-    return lines + ([ONLY[only]] if not others and only in ONLY and len(held) > 1 else [])
+    return lines + ([ONLY[failing[0]]] if len(failing) == 1 and failing[0] in ONLY and len(rows) > 1 else [])
 
 
 def _state(record: Record) -> list[str]:
@@ -206,52 +209,30 @@ def _share_wrong(outputs: Sequence[Mapping[str, Any]]) -> float:
 
 def _advice(record: Record) -> list[str]:
     """Return hints by status and evidence."""
-    outputs = [held for held in read.rows(record.evidence, "outputs") if _is_wrong(held)]
-    patterns = " ".join(read.text(held, "pattern") for held in outputs)
-    unwritten = any(read.whole(held, "unwritten") for held in outputs)
-    advice = []
+    outputs = [output for output in read.rows(record.evidence, "outputs") if _is_wrong(output)]
+    patterns = " ".join(read.text(output, "pattern") for output in outputs)
+    unwritten = any(read.whole(output, "unwritten") for output in outputs)
+    status, advice = record.status, []
     if unwritten:
         advice.append("Some output values are never written: check the grid size and the bounds check.")
-    elif record.status is Status.wrong_state:
+    elif status is Status.wrong_state:
         advice.append("Update the state in forward as the reference does, under the same names.")
-    elif "all zero" in patterns:
-        advice.append("All values are zero: check that the kernel runs and that it stores its result.")
-    elif "diagonal" in patterns:
-        advice.append("The wrong values follow the diagonal: check the comparison of row and column, < or <=.")
-    elif "partial tile" in patterns or "the last" in patterns:
-        advice.append("The wrong values are at a border: check the bounds check of the last tile.")
-    elif "transposed" in patterns:
-        advice.append("The values are correct but in the wrong places: rows and columns are swapped.")
-    elif "constant factor" in patterns:
-        advice.append("All values are off by one factor: check the scale, the mean and the number of summed terms.")
-    elif "every " in patterns or "shifted" in patterns:
-        advice.append("The wrong places repeat: check how threads map to indices.")
-    if record.status is Status.wrong_value and re.search(r"scattered|\d+ of \d+ (columns|rows)", patterns):
+    else:
+        advice += [text for words, text in BY_PATTERN.items() if any(word in patterns for word in words)][:1]
+    if status is Status.wrong_value and re.search(r"scattered|\d+ of \d+ (columns|rows)", patterns):
         advice.append(
             "The wrong places have no regular pattern: a data race is likely. --device host reports races with lines."
         )
-    if record.status is Status.wrong_value and not advice and 0.0 < _share_wrong(outputs) <= FEW:
+    if status is Status.wrong_value and not advice and 0.0 < _share_wrong(outputs) <= FEW:
         advice.append(
             "Few values are wrong: check special cases at these places, such as the first or last term of a loop, or "
             "an edge."
         )
-    if record.status is Status.non_finite and not unwritten:
+    if status is Status.non_finite and not unwritten:
+        fills = " (the host device fills new memory with NaN)" if record.device is DeviceKind.HOST else ""
         advice.append(
-            "Possible causes of NaN: memory that was never written (the host device fills new memory with NaN), 0 / 0, "
-            "or infinity minus infinity."
-            if record.device is DeviceKind.HOST
-            else "Possible causes of NaN: memory that was never written, 0 / 0, or infinity minus infinity."
+            f"Possible causes of NaN: memory that was never written{fills}, 0 / 0, or infinity minus infinity."
         )
-    if record.status is Status.low_precision:
+    if status is Status.low_precision:
         advice.append(ROUNDED.get(read.text(record.evidence, "reached"), ROUNDED["fp32"]))
-    if record.status is Status.memory_error:
-        advice.append("Compare the index with the size before the access, with < and not <=, also in the last block.")
-    if record.status is Status.uninitialised_read:
-        advice.append("Write all memory before it is read: allocate with zeros, or let every thread write its part.")
-    if record.status is Status.data_race:
-        advice.append(
-            "Put a barrier (__syncthreads()) between the two accesses, or let only one thread use the memory."
-        )
-    if record.status is Status.barrier_error:
-        advice.append("Make every thread of the block reach the barrier: no return or branch may skip it.")
-    return advice
+    return advice + ([BY_STATUS[status]] if status in BY_STATUS else [])

@@ -1,17 +1,15 @@
-"""Describe which kernels use a call's device time, from the census.
-
-Pure functions. Names come from untrusted code and go through `format.line`.
-"""
+"""Describe which kernels use a call's device time, from the census."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from harness.core.record import Record
 from harness.protocol.kernel_names import short_name
 from harness.report import format as show
-from harness.report.feedback import evidence as read
+from harness.results import evidence as read
 
 DOMINANT = 0.9
 """If one kernel has at least this share of the device time, the others are not named."""
@@ -83,14 +81,9 @@ def _shape(row: Mapping[str, Any]) -> str:
 
 
 def _product(extents: Any) -> int | None:
-    if not isinstance(extents, list | tuple) or not extents:
+    if not isinstance(extents, list | tuple) or any(type(extent) is not int for extent in extents):
         return None
-    total = 1
-    for extent in extents:
-        if not isinstance(extent, int) or isinstance(extent, bool):
-            return None
-        total *= extent
-    return total
+    return math.prod(extents) if extents else None
 
 
 def _whose(census: Mapping[str, Any]) -> list[str]:

@@ -18,14 +18,10 @@ _FRAME = re.compile(r'  File "(?:.*/)?([^"/]+)", line \d+')
 
 
 def log_end(log: str, file_name: str) -> list[str]:
-    """Return the last lines of a log that concern the solution.
+    """Return the last lines of an escaped log that concern the solution.
 
     It leaves out the frames of a traceback before the first one in the solution's file (all frames if none is in it),
     repeated tracebacks except the last, and headings without lines.
-
-    Args:
-        log: The log, already escaped.
-        file_name: Name of the solution's file.
     """
     blocks = [(heading, _own_part(lines, file_name)) for heading, lines in _blocks(log)]
     kept: list[list[str]] = []
@@ -43,10 +39,7 @@ def log_end(log: str, file_name: str) -> list[str]:
 
 
 def _blocks(log: str) -> Iterator[tuple[bool, list[str]]]:
-    """Split a log into headings, tracebacks and other text, without empty lines.
-
-    Each part comes with whether it is a heading.
-    """
+    """Split a log into headings (True), tracebacks and other text (False)."""
     held: list[str] = []
     for line in log.rstrip().split("\n"):
         heading = _SECTION.fullmatch(line) is not None

@@ -1,7 +1,4 @@
-"""Feedback on a passed solution: speedup, limits, kernels, suggestions.
-
-Pure functions.
-"""
+"""Feedback on a passed solution: speedup, limits, kernels, suggestions."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.stats import same_within
 from harness.report import format as show
-from harness.report.feedback import evidence as read
 from harness.report.feedback import kernels
-from harness.results.scoring import EAGER, ScoredRecord, entries_of, main_baseline
+from harness.results import evidence as read
+from harness.results.scoring import ScoredRecord, main_baseline, scored
 
 Section = tuple[str, Sequence[str]]
 
@@ -43,6 +40,15 @@ BOUNDS = {
 }
 
 
+FAR = {
+    "memory": "Far from the memory limit: the time suffices to move all data {times} times. Check coalescing, use wide "
+    "loads, and avoid reading data again.",
+    "compute": "Far from the compute limit: reuse data in registers and shared memory.",
+    "launch": "Launch overhead dominates: fuse the kernels into one launch, or use a CUDA graph.",
+}
+"""Advice for a solution far from its limit, by the problem's bound."""
+
+
 def sections(record: Record) -> list[Section]:
     """Return the sections for a record that passed."""
     reached = _reached(record)
@@ -59,21 +65,23 @@ def sections(record: Record) -> list[Section]:
 def _result(record: Record) -> list[str]:
     lines = []
     timing = read.mapping(record.timing)
-    entry = _deciding(record)
+    # The speedup over the main baseline, or over eager if it has no time.
+    entry = scored(record, main_baseline(record))
+    entry = scored(record) if entry.speedup is None else entry
     if entry.speedup is None:
         cpu = record.device is DeviceKind.HOST
         lines.append("Correct. Not timed, because the GPU code ran on the CPU." if cpu else "Correct. Not timed.")
     else:
         lines.append(f"Correct, and {_ratio(entry)}.")
-        own, reference = _device(timing, "solution"), _device(timing, "reference")
-        if (mine := read.number(own, "median_s")) is not None:
-            took = f"A call takes {show.duration(mine)}"
-            if (theirs := read.number(reference, "median_s")) is not None:
-                took += f", eager {show.duration(theirs)}"
-            lines.append(f"{took} (median of {read.whole(own, 'samples') or 'some'} calls, {_clock(timing)}).")
+        mine, theirs = (read.number(timing, side, "device", "median_s") for side in ("solution", "reference"))
+        if mine is not None:
+            eager = "" if theirs is None else f", eager {show.duration(theirs)}"
+            calls = read.whole(timing, "solution", "device", "samples") or "some"
+            clock = show.line(read.text(timing, "clock") or "the device", 40)
+            lines.append(f"A call takes {show.duration(mine)}{eager} (median of {calls} calls, by {clock}).")
         lines += _without_launches(timing) + _baselines(record, entry.group.baseline)
     variants = read.mapping(record.evidence, "variants")
-    calls = sum(read.whole(read.mapping(row), "calls") or 0 for row in variants.values())
+    calls = sum(read.whole(row, "calls") or 0 for row in variants.values())
     if calls:
         more = read.whole(record.evidence, "timed_calls_verified")
         timed = f" and {more} timed calls" if more else ""
@@ -87,22 +95,16 @@ def _audit(record: Record) -> list[str]:
     audit = read.mapping(record.evidence, "audit")
     ran, lines = [], []
     for name, held in read.mapping(audit, "tools").items():
-        tool, row = show.line(name, 40), read.mapping(held)
-        if why := read.text(row, "not_run"):
+        tool = show.line(name, 40)
+        if why := read.text(held, "not_run"):
             lines.append(f"Not checked by {tool}: {show.line(why, 300)}.")
-        elif why := read.text(row, "ended"):
+        elif why := read.text(held, "ended"):
             lines.append(f"Not completely checked by {tool}: {show.line(why, 300)}.")
         else:
             ran.append(tool)
     if why := read.text(audit, "not_run"):
         lines.append(f"Not checked by compute-sanitizer: {show.line(why, 300)}.")
     return ([f"Checked by compute-sanitizer ({', '.join(ran)})."] if ran else []) + lines
-
-
-def _deciding(record: Record) -> ScoredRecord:
-    """Return the speedup over the main baseline, or over eager if it has no time."""
-    own, eager = (entries_of([record], baseline=name)[0] for name in (main_baseline(record), EAGER))
-    return eager if own.speedup is None else own
 
 
 def _shown(entry: ScoredRecord) -> str:
@@ -120,32 +122,24 @@ def _ratio(entry: ScoredRecord) -> str:
     return f"{how} than {name}: {shown}, with the 95 % confidence interval in brackets"
 
 
-def _clock(timing: Mapping[str, Any]) -> str:
-    return f"by {show.line(read.text(timing, 'clock') or 'the device', 40)}"
-
-
-def _device(timing: Any, side: str) -> Mapping[str, Any]:
-    return read.mapping(timing, side, "device")
-
-
 def _baselines(record: Record, told: str) -> list[str]:
     """Return a line for each baseline except `told`: its speedup or why it has none."""
     lines = []
     for name, row in read.mapping(record.timing, "baselines").items():
-        entry, shown = entries_of([record], baseline=name)[0], show.line(name, 60)
+        entry, shown = scored(record, name), show.line(name, 60)
         if entry.speedup is not None and name != told:
             lines.append(f"Over {shown}: {_shown(entry)}.")
-        elif entry.speedup is None and (why := LACKS.get(read.text(read.mapping(row), "outcome"))):
+        elif entry.speedup is None and (why := LACKS.get(read.text(row, "outcome"))):
             lines.append(f"Over {shown}: no speedup, because this baseline {why}.")
     return lines
 
 
 def _without_launches(timing: Mapping[str, Any]) -> list[str]:
     """Return a line about times without launch overhead, if both sides have them."""
-    mine, theirs = (read.number(read.mapping(timing, side), "graph_s") for side in ("solution", "reference"))
+    mine, theirs = (read.number(timing, side, "graph_s") for side in ("solution", "reference"))
     if not mine or not theirs:
         return []
-    floor = read.number(read.mapping(timing, "noise_floor"), "log_width") or 0.0
+    floor = read.number(timing, "noise_floor", "log_width") or 0.0
     ratio = theirs / mine
     told = "the same" if same_within(ratio, None, None, floor=floor) is not None else show.speedup(ratio)
     return [
@@ -159,9 +153,9 @@ def _limit(record: Record) -> list[str]:
     if least is None or bound not in BOUNDS:
         return []
     fraction, theirs = read.number(light, "fraction"), read.number(light, "reference_fraction")
-    lines = [f"Speed of light, bound by {bound}: {BOUNDS[bound]} takes at least {show.duration(least)} on this GPU."]
-    if fraction is not None and fraction >= BEYOND:
-        lines = [f"Speed of light, bound by {bound}: {BOUNDS[bound]} takes {show.duration(least)} on this GPU."]
+    at_least = "" if _beyond(record) else "at least "
+    lines = [f"Speed of light, bound by {bound}: {BOUNDS[bound]} takes {at_least}{show.duration(least)} on this GPU."]
+    if fraction is not None and _beyond(record):
         lines.append(
             f"This solution takes only {show.share(1 / fraction)} of that time. So it does less work than the "
             "reference, or uses faster arithmetic than that of the precision class."
@@ -171,9 +165,9 @@ def _limit(record: Record) -> list[str]:
             moving = f"Moving the least possible number of bytes takes {show.duration(memory_s)}"
             lines.append(f"{moving}; the solution reaches {show.share(reached)} of this limit.")
     elif fraction is not None:
-        reached_text = f"This solution reaches {show.share(fraction)} of the speed of light"
-        lines.append(reached_text + (f"; eager reaches {show.share(theirs)}." if theirs is not None else "."))
-    launch, took = read.number(light, "launch_s"), read.number(_device(record.timing, "solution"), "median_s")
+        eager = "" if theirs is None else f"; eager reaches {show.share(theirs)}"
+        lines.append(f"This solution reaches {show.share(fraction)} of the speed of light{eager}.")
+    launch, took = read.number(light, "launch_s"), read.number(record.timing, "solution", "device", "median_s")
     if launch is not None and (took is None or took <= SHORT_LAUNCHES * launch):
         lines.append(f"An empty kernel takes {show.duration(launch)} on this GPU: no call can be shorter.")
     if source := read.text(light, "peaks_source"):
@@ -183,23 +177,17 @@ def _limit(record: Record) -> list[str]:
 
 
 def _beyond(record: Record) -> bool:
-    """Return whether the solution is evidently faster than the speed of light.
-
-    The speed of light then does not bound it.
-    """
-    return (read.number(read.mapping(record.timing, "speed_of_light"), "fraction") or 0.0) >= BEYOND
+    """Return whether the speed of light evidently does not bound the solution."""
+    return (read.number(record.timing, "speed_of_light", "fraction") or 0.0) >= BEYOND
 
 
 def _reached(record: Record) -> float | None:
-    """Return the share of the limit that the solution reaches, or None.
-
-    If it goes beyond the compute limit, the memory limit alone counts.
-    """
+    """Return the reached share of the limit; if beyond compute's, of the memory limit."""
     light = read.mapping(record.timing, "speed_of_light")
     fraction = read.number(light, "fraction")
     if fraction is None or not _beyond(record):
         return fraction
-    memory_s, took_s = read.number(light, "memory_s"), read.number(_device(record.timing, "solution"), "median_s")
+    memory_s, took_s = read.number(light, "memory_s"), read.number(record.timing, "solution", "device", "median_s")
     return memory_s / took_s if memory_s and took_s and read.text(light, "bound") == "compute" else None
 
 
@@ -241,33 +229,18 @@ def _has_own_kernels(record: Record) -> bool:
     return bool(own) or not rows
 
 
-def _far(bound: str, reached: float) -> list[str]:
-    if bound == "memory":
-        return [
-            f"Far from the memory limit: the time suffices to move all data {show.digits(1 / reached, 2)} times. Check "
-            "coalescing, use wide loads, and avoid reading data again."
-        ]
-    if bound == "compute":
-        return ["Far from the compute limit: reuse data in registers and shared memory."]
-    if bound == "launch":
-        return ["Launch overhead dominates: fuse the kernels into one launch, or use a CUDA graph."]
-    return []
-
-
 def _suggestions(record: Record) -> list[str]:
-    timing = read.mapping(record.timing)
-    bound = read.text(read.mapping(timing, "speed_of_light"), "bound")
     reached, lines = _reached(record), []
     if not _has_own_kernels(record):
         lines.append("No own kernel ran in the inspected call: torch or the CPU does all the work.")
     elif reached is not None and reached >= NEAR_LIMIT:
         lines.append("Close to the limit: only another algorithm or fewer bytes can make it faster.")
     elif reached is not None and reached < FAR_FROM_LIMIT and not _beyond(record):
-        lines += _far(bound, reached)
+        far = FAR.get(read.text(record.timing, "speed_of_light", "bound"))
+        lines += [far.format(times=show.digits(1 / reached, 2))] if far else []
     if any(_spilled(row) for row in read.rows(record.build, "kernels")):
         lines.append("Registers spill to memory: use smaller tiles per thread, or __launch_bounds__.")
-    device = read.number(_device(timing, "solution"), "median_s")
-    latency = read.number(read.mapping(timing, "solution", "latency"), "median_s")
+    device, latency = (read.number(record.timing, "solution", kind, "median_s") for kind in ("device", "latency"))
     if device is not None and latency is not None and latency - device > max(SMALL_GAP_S, 0.5 * device):
         gap = show.duration(latency - device)
         lines.append(

@@ -1,8 +1,6 @@
-"""Format findings: data races, bad accesses, barrier errors.
+"""Format findings of the host device and of compute-sanitizer.
 
-They come from the host device and from compute-sanitizer.
-
-Pure functions. Findings are claims of a contestant's process, so every field is read defensively.
+Findings are claims of a contestant's process, so every field is read defensively.
 """
 
 from __future__ import annotations
@@ -12,10 +10,13 @@ from typing import Any
 
 from harness.core.record import Record
 from harness.report import format as show
-from harness.report.feedback import evidence as read
-from harness.report.feedback.source import quoted
+from harness.results import evidence as read
 
 MAX_REPORTS = 5
+AROUND = 2
+"""Number of lines quoted before and after."""
+
+MAX_LINE_CHARS = 160
 
 
 def reports(record: Record, source: str | None) -> list[str]:
@@ -95,3 +96,16 @@ def _of_what(row: Mapping[str, Any], key: str) -> str:
 def _quoted(source: str | None, line: int) -> list[str]:
     found = [f"    {item}" for item in quoted(source, line, around=1)] if source is not None else []
     return [f"  line {line} of the solution:", *found] if found else []
+
+
+def quoted(source: str, line: int, *, around: int = AROUND) -> list[str]:
+    """Return the numbered lines around `line` (from 1), with `line` marked."""
+    lines = source.split("\n")
+    if not 1 <= line <= len(lines):
+        return []
+    first, last = max(1, line - around), min(len(lines), line + around)
+    width = len(str(last))
+    return [
+        f"{'>' if number == line else ' '} {number:{width}} | {show.line(lines[number - 1].rstrip(), MAX_LINE_CHARS)}"
+        for number in range(first, last + 1)
+    ]

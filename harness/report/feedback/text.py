@@ -14,23 +14,18 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.report import format as show
 from harness.report.feedback import failed, passed
-from harness.report.feedback.evidence import mapping, text
 from harness.report.feedback.reports import reports
+from harness.results.evidence import text
 
 Section = tuple[str, Sequence[str]]
 """A heading and its lines."""
 
 
 def feedback(record: Record, *, source: str | None = None, log: str | None = None) -> str:
-    """Write the feedback for the author of a solution.
+    """Write the feedback for the author of a solution: text with a final line feed.
 
-    Args:
-        record: The record of the solution.
-        source: The solution's source. It is quoted only if its digest is that of the evaluated file.
-        log: The text of its log. The end is quoted if an exception ended the solution.
-
-    Returns:
-        Plain text that ends with a line feed.
+    `source` is quoted only if its digest is that of the evaluated file, the end of `log` only if an exception ended the
+    solution.
     """
     if source is not None and record.solution_digest and digest_text(source) != record.solution_digest:
         source = None
@@ -60,9 +55,8 @@ def _heading(record: Record) -> list[str]:
 
 def _small(record: Record) -> list[str]:
     """Return the result on the small workload, if it did not pass."""
-    held = mapping(record.evidence, "small_workload")
-    status = text(held, "status")
-    return [f"{show.line(status, 40)}: {show.line(text(held, 'reason'), 400)}"] if status not in ("", "passed") else []
+    status, reason = (text(record.evidence, "small_workload", name) for name in ("status", "reason"))
+    return [f"{show.line(status, 40)}: {show.line(reason, 400)}"] if status not in ("", "passed") else []
 
 
 LABELS = {

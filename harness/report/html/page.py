@@ -11,7 +11,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -26,11 +25,10 @@ from harness.report import format as show
 from harness.report.board import heading
 from harness.report.html.solution import section
 from harness.report.html.svg import inline
-from harness.report.html.tables import Table, boards, differences_table
-from harness.report.points import points_of
+from harness.report.html.tables import boards, differences_table
 from harness.results.compare import RunDifferences
 from harness.results.latest import recency
-from harness.results.scoring import EAGER, LikeGroup, entries_of
+from harness.results.scoring import EAGER, LikeGroup, by_group, entries_of, scored
 
 TEMPLATES = "templates"
 
@@ -65,27 +63,14 @@ def render(
     with_figures: bool = True,
     authors: Mapping[str, Author] | None = None,
 ) -> str:
-    """Render the page.
-
-    Args:
-        items: The records with sources, logs and feedback.
-        title: Heading of the page.
-        made_at: Time to show as the time of writing.
-        changes: Comparison of two runs to show, or None.
-        baseline: Baseline of the speedups.
-        with_figures: Whether to draw figures.
-        authors: Name -> description of the author.
-
-    Returns:
-        The HTML text.
+    """Render the page as HTML text.
 
     Raises:
         MissingPlots: matplotlib is not installed.
     """
     anchors = {id(item.record): f"s{number}" for number, item in enumerate(items)}
     records = [item.record for item in items]
-    links = _links(items, anchors, baseline)
-    groups = _groups(records, baseline)
+    links = _links(records, anchors, baseline)
     environment = Environment(
         loader=PackageLoader("harness.report.html", TEMPLATES),
         autoescape=True,
@@ -96,7 +81,7 @@ def render(
     style, script = (_asset(environment, name) for name in ("style.css.j2", "page.js.j2"))
     others: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for item in items:
-        others[item.record.problem, item.record.solution].append((anchors[id(item.record)], item.run))
+        others[item.record.identity[:2]].append((anchors[id(item.record)], item.run))
     counted = Counter(record.status for record in records)
     return environment.get_template("page.html.j2").render(
         title=show.line(title, 200),
@@ -113,25 +98,22 @@ def render(
                 "tables": boards(group, own, links, number, authors),
                 "figures": _figures(group, own, baseline, anchors, number) if with_figures else [],
             }
-            for number, (group, own) in enumerate(groups.items())
+            for number, (group, own) in enumerate(by_group(records, baseline).items())
         ],
         changes=_changes(changes, items, anchors),
         sections=(
             section(
                 item.record,
-                anchor=anchors[id(item.record)],
+                anchor=anchor,
                 run=item.run,
                 source=item.source,
                 log=item.log,
                 feedback=item.feedback,
                 author=(authors or {}).get(item.record.author),
-                others=[
-                    held
-                    for held in others[item.record.problem, item.record.solution]
-                    if held[0] != anchors[id(item.record)]
-                ],
+                others=[other for other in others[item.record.identity[:2]] if other[0] != anchor],
             )
             for item in items
+            for anchor in [anchors[id(item.record)]]
         ),
     )
 
@@ -152,32 +134,19 @@ def _policy(script: str) -> str:
     )
 
 
-def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Record]]:
-    """Group comparable records, in the order of the leaderboard."""
-    held: dict[LikeGroup, list[Record]] = defaultdict(list)
-    for record in records:
-        held[entries_of([record], baseline=baseline)[0].group].append(record)
-    return dict(sorted(held.items()))
-
-
-def _links(items: Sequence[Item], anchors: Mapping[int, str], baseline: str) -> dict[tuple[object, ...], str]:
+def _links(records: Sequence[Record], anchors: Mapping[int, str], baseline: str) -> dict[tuple[object, ...], str]:
     """Return (group, problem, author, solution) -> anchor of the latest record."""
-    latest: dict[tuple[object, ...], tuple[datetime, str]] = {}
-    for item in items:
-        record = item.record
-        group = entries_of([record], baseline=baseline)[0].group
-        key = (group, record.problem, record.author, record.solution)
-        when = recency(record)
-        if key not in latest or latest[key][0] <= when:
-            latest[key] = (when, anchors[id(record)])
-    return {key: anchor for key, (_, anchor) in latest.items()}
+    return {
+        (scored(record, baseline).group, record.problem, record.author, record.solution): anchors[id(record)]
+        for record in sorted(records, key=recency)
+    }
 
 
 def _figures(
     group: LikeGroup, records: Sequence[Record], baseline: str, anchors: Mapping[int, str], number: int
 ) -> list[dict[str, Any]]:
     entries = entries_of(records, baseline=baseline)
-    points = points_of(records, baseline=baseline, links={key: f"#{anchor}" for key, anchor in anchors.items()})
+    points = figures.points_of(records, baseline=baseline, links={key: f"#{anchor}" for key, anchor in anchors.items()})
     return [
         {
             "name": drawing.name,
@@ -193,12 +162,12 @@ def _changes(changes: Changes | None, items: Sequence[Item], anchors: Mapping[in
         return None
     links: dict[tuple[str, str], str] = {}
     for item in items:
-        if item.run == changes.after or (item.record.problem, item.record.solution) not in links:
-            links[item.record.problem, item.record.solution] = anchors[id(item.record)]
-    table: Table = differences_table(changes.found, links)
+        name = item.record.identity[:2]
+        if item.run == changes.after or name not in links:
+            links[name] = anchors[id(item.record)]
     return {
         "before": show.line(changes.before, 120),
         "after": show.line(changes.after, 120),
         "closing": report_differences.closing(changes.found),
-        "table": table,
+        "table": differences_table(changes.found, links),
     }

@@ -1,11 +1,7 @@
-"""Prepare a solution's section: verdict, times, kernels, evidence, log.
-
-Pure functions. The template escapes the values.
-"""
+"""Prepare a solution's section: verdict, times, kernels, evidence, log."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,8 +12,10 @@ from harness.core.record import Record
 from harness.report import format as show
 from harness.report.details import shown, unit_inside
 from harness.report.html.svg import strip
-from harness.report.html.tables import Table, census_table, kernel_table, tone_of
-from harness.report.terminal import result_of
+from harness.report.html.tables import census_table, kernel_table, tone_of
+from harness.report.terminal import result_of, said_by
+from harness.results.evidence import finite, mapping, rows
+from harness.results.scoring import scored
 
 MAX_SOURCE_CHARS = 100_000
 MAX_LOG_CHARS = 20_000
@@ -39,18 +37,7 @@ def section(
     others: Sequence[tuple[str, str]],
     author: Author | None = None,
 ) -> dict[str, Any]:
-    """Return the values that the template shows of one record.
-
-    Args:
-        record: The record.
-        anchor: Anchor of its section.
-        run: Name of its run.
-        source: Source of the solution, or None.
-        log: Text of its log, or None.
-        feedback: Feedback text.
-        others: (anchor, run name) of the solution's other records.
-        author: Description of its author.
-    """
+    """Return what the template shows of a record; `others`: (anchor, run) of others."""
     return {
         "anchor": anchor,
         "name": show.line(record.solution, 200),
@@ -61,7 +48,7 @@ def section(
         "facts": [
             ("problem", show.line(record.problem, 60)),
             ("author", show.line(record.author, 100)),
-            *_said(author),
+            *((name, show.line(text, 100)) for name, text in said_by(author).items()),
             ("run", show.line(run, 120)),
             ("where", _where(record)),
             ("finished", show.line(record.finished_at or show.ABSENT, 40)),
@@ -71,70 +58,39 @@ def section(
         "feedback": show.block(feedback),
         "times": _times(record),
         "strip": strip(*(_samples(record, side) for side in SIDES)) if record.timing else Markup(""),
-        "census": _census(record),
-        "kernels": _kernels(record),
+        "census": census_table(rows(record.evidence, "census", "kernels")[:MAX_KERNELS]),
+        "kernels": kernel_table(rows(record.build, "kernels")[:MAX_KERNELS]),
         "evidence": _lines(_evidence(record)),
         "source": show.block(source, MAX_SOURCE_CHARS) if source is not None else None,
         "log": show.block(log, MAX_LOG_CHARS).strip("\n") if log else "",
     }
 
 
-def _said(author: Author | None) -> list[tuple[str, str]]:
-    """Return display name and model of an author, if given."""
-    texts = {} if author is None else {"author's name": author.display_name, "model": author.model}
-    return [(name, show.line(text, 100)) for name, text in texts.items() if text]
-
-
 def _where(record: Record) -> str:
-    processor = record.environment.get("gpu" if record.device.value == "cuda" else "cpu") or "unknown"
-    return f"{record.device.value}, {show.line(processor, 80)}, workload {show.line(record.workload, 40)}"
-
-
-def _mapping(held: Any, key: str) -> Mapping[str, Any]:
-    value = held.get(key) if isinstance(held, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
+    group = scored(record).group
+    return f"{group.device}, {show.line(group.processor, 80)}, workload {show.line(group.workload, 40)}"
 
 
 def _times(record: Record) -> list[tuple[str, list[str]]]:
     """Return rows of the table of times: name, then the values of `SUMMARY`."""
-    rows = []
+    times = []
     for side in SIDES:
         for kind, name in (("device", f"{side}, device time"), ("latency", f"{side}, latency of a call")):
-            held = _mapping(_mapping(record.timing, side), kind)
-            if held:
-                rows.append((name, [show.value(key, held.get(key)) for key in SUMMARY]))
-    return rows
+            if summary := mapping(record.timing, side, kind):
+                times.append((name, [show.value(key, summary.get(key)) for key in SUMMARY]))
+    return times
 
 
 def _samples(record: Record, side: str) -> list[float]:
-    held = _mapping(record.timing, side).get("samples_s")
-    if not isinstance(held, list):
-        return []
-    flat = [value for burst in held if isinstance(burst, list) for value in burst]
-    return [
-        float(value)
-        for value in flat
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    ]
-
-
-def _kernels(record: Record) -> Table | None:
-    held = (record.build or {}).get("kernels")
-    rows = [row for row in held if isinstance(row, Mapping)][:MAX_KERNELS] if isinstance(held, list) else []
-    return kernel_table(rows) if rows else None
-
-
-def _census(record: Record) -> Table | None:
-    """Return the kernels of one call, if the record has them."""
-    held = _mapping(record.evidence, "census").get("kernels")
-    rows = [row for row in held if isinstance(row, Mapping)][:MAX_KERNELS] if isinstance(held, list) else []
-    return census_table(rows) if rows else None
+    samples = mapping(record.timing, side).get("samples_s")
+    bursts = [burst for burst in samples if isinstance(burst, list)] if isinstance(samples, list) else []
+    return [value for burst in bursts for item in burst if (value := finite(item)) is not None]
 
 
 def _evidence(record: Record) -> dict[str, Any]:
     """Return the parts of the record that the page does not show elsewhere."""
     evidence = dict(record.evidence)
-    if census := _mapping(evidence, "census"):
+    if census := mapping(evidence, "census"):
         evidence["census"] = {key: value for key, value in census.items() if key != "kernels"}
     timing = {key: value for key, value in (record.timing or {}).items() if key not in SIDES}
     build = {key: value for key, value in (record.build or {}).items() if key != "kernels"}

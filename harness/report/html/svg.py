@@ -1,7 +1,4 @@
-"""Adapt matplotlib's SVG for an HTML page, and draw the samples of one solution.
-
-Pure functions: bytes and numbers in, markup out.
-"""
+"""Adapt matplotlib's SVG for an HTML page, and draw the samples of one solution."""
 
 from __future__ import annotations
 
@@ -21,14 +18,9 @@ MAX_DOTS = 400
 
 
 def inline(data: bytes, prefix: str, label: str) -> Markup:
-    """Convert an SVG file to an element of an HTML page.
+    """Convert an SVG file to an element of an HTML page, labelled for screen readers.
 
-    Links stay out of the tab order, because the tables have the same links with names.
-
-    Args:
-        data: The file.
-        prefix: Prefix that makes ids unique.
-        label: Text for screen readers.
+    `prefix` makes its ids unique. Links stay out of the tab order, because the tables have the same links with names.
     """
     root = ET.fromstring(data)
     for element in list(root.iter()):

@@ -1,12 +1,10 @@
-"""Prepare tables of the page: columns, cells, sort keys, links.
-
-Pure functions. `report.format` formats texts; the template escapes them.
-"""
+"""Prepare tables of the page: columns, cells, sort keys, links."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.catalog.authors import Author
 from harness.core.record import Record
@@ -16,15 +14,14 @@ from harness.report import format as show
 from harness.report.board import Cell as Shown
 from harness.report.board import columns
 from harness.results.compare import RunDifferences, SolutionDifference
-from harness.results.scoring import By, LeaderboardRow, LikeGroup, leaderboard
+from harness.results.evidence import mapping, number
+from harness.results.leaderboard import By, LeaderboardRow, leaderboard
+from harness.results.scoring import LikeGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One cell: `key` is its sort number, `link` an anchor of the page.
-
-    Both may be empty; an empty key sorts last.
-    """
+    """One cell: `key` is its sort number (empty: last), `link` an anchor of the page."""
 
     text: str
     key: str = ""
@@ -52,6 +49,9 @@ KEYS: Mapping[str, Callable[[LeaderboardRow], float | None]] = {
     "solutions passed": lambda row: row.passed,
 }
 """Column -> number that it sorts by."""
+
+NUMERIC = ("later over earlier", "speedup before", "after")
+"""Columns of a comparison that sort by number."""
 
 TITLES = {By.author: "Authors", By.problem: "Problems", By.solution: "Solutions"}
 
@@ -99,32 +99,33 @@ def _row(row: LeaderboardRow, shown: Mapping[str, Shown], links: Mapping[tuple[o
 
 def differences_table(found: RunDifferences, links: Mapping[tuple[str, str], str]) -> Table:
     """Return the comparison of two runs, with links to the later records."""
-    numeric = ("later over earlier", "speedup before", "after")
     return Table(
         id="changes",
         title="What changed",
-        columns=[(name, name in numeric) for name in report_differences.COLUMNS],
+        columns=[(name, name in NUMERIC) for name in report_differences.COLUMNS],
         rows=[_change(row, links) for row in found.rows],
     )
 
 
 def _change(row: SolutionDifference, links: Mapping[tuple[str, str], str]) -> list[Cell]:
-    keys = {3: row.ratio, 4: row.before_speedup, 5: row.after_speedup}
-    tones = {"green": "passed", "red": "failed"}
+    keys = dict(zip(NUMERIC, (row.ratio, row.before_speedup, row.after_speedup), strict=True))
+    tone = {"green": "passed", "red": "failed"}.get(report_differences.STYLES.get(row.outcome, ""), "")
     link = links.get((row.problem, row.later_solution), "")
     return [
         Cell(
             text=text,
-            key="" if (value := keys.get(place)) is None else repr(value),
-            link=link if place == 1 else "",
-            tone=tones.get(report_differences.STYLES.get(row.outcome, ""), "") if place == 2 else "",
+            key="" if (value := keys.get(name)) is None else repr(value),
+            link=link if name == "solution" else "",
+            tone=tone if name == "outcome" else "",
         )
-        for place, text in enumerate(report_differences.cells(row))
+        for name, text in zip(report_differences.COLUMNS, report_differences.cells(row), strict=True)
     ]
 
 
-def kernel_table(kernels: Sequence[Mapping[str, object]]) -> Table:
+def kernel_table(kernels: Sequence[Mapping[str, Any]]) -> Table | None:
     """Return a table of compiled kernels with all values that the compiler reported."""
+    if not kernels:
+        return None
     names = list(dict.fromkeys(name for row in kernels for name in row if name != "symbol"))
     return Table(
         id="",
@@ -134,24 +135,26 @@ def kernel_table(kernels: Sequence[Mapping[str, object]]) -> Table:
     )
 
 
-CENSUS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
+CENSUS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "kernel": lambda row: show.line(row.get("name") or show.ABSENT, 160),
     "owner": lambda row: _whose(row),
     "launches": lambda row: show.value("calls", row.get("calls")),
     "time": lambda row: show.value("total_s", row.get("total_s")),
-    "share": lambda row: _share(row.get("share")),
-    "grid": lambda row: _extent(row.get("grid")),
-    "block": lambda row: _extent(row.get("block")),
+    "share": lambda row: show.share(number(row, "share")),
+    "grid": lambda row: show.extents(row.get("grid"), " x "),
+    "block": lambda row: show.extents(row.get("block"), " x "),
     "registers": lambda row: show.value("registers", row.get("registers")),
     "shared memory": lambda row: _sum_of(row, "static_shared_bytes", "dynamic_shared_bytes"),
-    "occupancy": lambda row: _share(_occupancy(row).get("share")),
-    "limited by": lambda row: show.value("limiter", _occupancy(row).get("limiter")),
+    "occupancy": lambda row: show.share(number(row, "occupancy", "share")),
+    "limited by": lambda row: show.value("limiter", mapping(row, "occupancy").get("limiter")),
 }
 """Columns of the kernel census, each from a row of `evidence.census.kernels`."""
 
 
-def census_table(kernels: Sequence[Mapping[str, object]]) -> Table:
+def census_table(kernels: Sequence[Mapping[str, Any]]) -> Table | None:
     """Return the kernels of one call, slowest first, without empty columns."""
+    if not kernels:
+        return None
     cells = [[(name, text(row)) for name, text in CENSUS.items()] for row in kernels]
     said = {name for row in cells for name, text in row if text != show.ABSENT}
     return Table(
@@ -162,30 +165,12 @@ def census_table(kernels: Sequence[Mapping[str, object]]) -> Table:
     )
 
 
-def _whose(row: Mapping[str, object]) -> str:
+def _whose(row: Mapping[str, Any]) -> str:
     if row.get("kind") in ("copy", "fill"):
         return show.line(row["kind"])
-    owner = row.get("owner")
-    return show.line(row.get("library") or owner or "unknown", 40)
+    return show.line(row.get("library") or row.get("owner") or "unknown", 40)
 
 
-def _share(held: object) -> str:
-    return show.share(held) if isinstance(held, int | float) and not isinstance(held, bool) else show.ABSENT
-
-
-def _extent(held: object) -> str:
-    """Format `[132, 8, 1]` as `132 x 8`, without trailing extents of 1."""
-    if not isinstance(held, list) or not held or not all(isinstance(item, int) for item in held):
-        return show.ABSENT
-    kept = held[: max(1, max((place for place, item in enumerate(held, 1) if item != 1), default=1))]
-    return " x ".join(str(item) for item in kept)
-
-
-def _sum_of(row: Mapping[str, object], *names: str) -> str:
+def _sum_of(row: Mapping[str, Any], *names: str) -> str:
     held = [value for name in names if isinstance(value := row.get(name), int)]
     return show.size(sum(held)) if held else show.ABSENT
-
-
-def _occupancy(row: Mapping[str, object]) -> Mapping[str, object]:
-    held = row.get("occupancy")
-    return held if isinstance(held, Mapping) else {}

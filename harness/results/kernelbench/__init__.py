@@ -10,31 +10,8 @@ package. The files, as KernelBench 0.2 writes and reads them:
     pass_at_k_results.json       averages ("avg_pass@1"), metadata (counts), problems (counts and "pass@1")
 """
 
-from harness.results.kernelbench.exporting import Exported, export_run
-from harness.results.kernelbench.formats import (
-    KernelBenchBaseline,
-    KernelBenchError,
-    KernelBenchSample,
-    read_baseline,
-    read_eval_results,
-    read_pass_at_k,
-)
-from harness.results.kernelbench.importing import Imported, import_results
-from harness.results.kernelbench.metrics import Metrics, metrics, metrics_of, pass_at_k_document
+from harness.results.kernelbench.exporting import export_run
+from harness.results.kernelbench.importing import import_results
+from harness.results.kernelbench.metrics import Metrics
 
-__all__ = [
-    "Exported",
-    "Imported",
-    "KernelBenchBaseline",
-    "KernelBenchError",
-    "KernelBenchSample",
-    "Metrics",
-    "export_run",
-    "import_results",
-    "metrics",
-    "metrics_of",
-    "pass_at_k_document",
-    "read_baseline",
-    "read_eval_results",
-    "read_pass_at_k",
-]
+__all__ = ["Metrics", "export_run", "import_results"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.results.evidence import positive
 from harness.results.reader import StoreError
 
 MAX_FILE_BYTES = 512 * 2**20
@@ -33,10 +34,7 @@ _PROBLEM_FILE = re.compile(r"0*(\d{1,6})_.*")
 
 
 class KernelBenchError(StoreError):
-    """A file of KernelBench can't be read, or a run can't be exported.
-
-    The message names the file and the place.
-    """
+    """A file of KernelBench can't be read, or a run can't be exported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +42,6 @@ class KernelBenchSample:
     """One sample as KernelBench recorded it.
 
     Attributes:
-        problem: Problem number.
-        sample: Sample number.
-        compiled: Whether it compiled.
         correct: Whether it was correct by KernelBench's rule.
         runtime_ms: Mean time in milliseconds; None if it was not timed (-1 in the file).
         stats: KernelBench's `runtime_stats`.
@@ -66,12 +61,9 @@ class KernelBenchSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelBenchBaseline:
-    """The reference's time for one problem.
+    """The reference's time for one problem; `name` is the problem's file.
 
-    Attributes:
-        name: File name of the problem.
-        mean_ms: Mean time in milliseconds; None if it could not be timed (null in the file).
-        stats: All statistics of the entry.
+    `mean_ms` is None if it could not be timed (null in the file).
     """
 
     name: str
@@ -85,14 +77,7 @@ class KernelBenchBaseline:
 
 
 def read_eval_results(path: Path, *, level: int) -> list[KernelBenchSample]:
-    """Read the samples of one level.
-
-    Args:
-        path: An `eval_results.json`.
-        level: The level that the file is about.
-
-    Returns:
-        The samples, sorted by problem and sample number.
+    """Read the samples of one level from an `eval_results.json`, sorted.
 
     Raises:
         KernelBenchError: The file can't be read.
@@ -124,13 +109,7 @@ def baseline_name(path: Path) -> str:
 
 
 def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
-    """Read the reference's times.
-
-    Args:
-        path: A `baseline_time_torch.json`.
-
-    Returns:
-        Level -> problem number -> time.
+    """Read a `baseline_time_torch.json`: level -> problem number -> reference's time.
 
     Raises:
         KernelBenchError: The file can't be read.
@@ -154,13 +133,7 @@ def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
 
 
 def read_pass_at_k(path: Path) -> dict[str, dict[str, Any]]:
-    """Read the objects `averages`, `metadata` and `problems`.
-
-    Args:
-        path: A `pass_at_k_results.json`.
-
-    Returns:
-        The three objects, by key.
+    """Read `averages`, `metadata` and `problems` of a `pass_at_k_results.json`.
 
     Raises:
         KernelBenchError: The file can't be read.
@@ -173,18 +146,8 @@ def read_pass_at_k(path: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def positive(value: Any) -> float | None:
-    """Return a positive finite number; None for absent values (-1, null, NaN, text)."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value > 0 else None
-
-
 def finite(value: Any) -> Any:
-    """Return the JSON value with null for NaN and infinity.
-
-    KernelBench's files may contain them; this harness's may not.
-    """
+    """Return the JSON value with null for the NaN and infinity of these files."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -230,32 +193,20 @@ def _sample(where: str, number: int, index: int, entry: Any) -> KernelBenchSampl
     )
 
 
-class _Twice(Exception):
-    """A JSON object contains this key twice."""
-
-
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a JSON object; raise if it has a key twice.
-
-    Python alone would silently keep the last value.
-    """
-    held: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in held:
-            raise _Twice(key)
-        held[key] = value
-    return held
-
-
 def _load(path: Path) -> Any:
+    def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Python alone would keep the last value of a repeated key.
+        value: dict[str, Any] = {}
+        for key, item in pairs:
+            if key in value:
+                raise KernelBenchError(f"{path}: an object has the key {key!r:.80} twice; remove one of them")
+            value[key] = item
+        return value
+
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise KernelBenchError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; is this the right file?")
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unambiguous)
-    except _Twice as error:
-        raise KernelBenchError(
-            f"{path}: an object has the key {error.args[0]!r:.80} twice; remove one of them"
-        ) from None
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unambiguous)
     except (OSError, UnicodeDecodeError) as error:
         raise KernelBenchError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     except (ValueError, RecursionError) as error:

@@ -43,15 +43,7 @@ _HARNESS_STATUS = "harness_status"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Result of `import_results`.
-
-    Attributes:
-        folder: The run's folder.
-        records: The run's records.
-        metrics: KernelBench's metrics over sample 0.
-        pass_at_k: Content of the pass@k file, or the computed equivalent.
-        notes: Anything odd.
-    """
+    """The new run, metrics over sample 0, pass@k (of its file, else computed), notes."""
 
     folder: Path
     records: tuple[Record, ...]
@@ -85,9 +77,6 @@ def import_results(
         pass_at_k: The `pass_at_k_results.json`; None if there is none.
         workload: Workload of the records.
 
-    Returns:
-        The run, its metrics and notes.
-
     Raises:
         KernelBenchError: A file can't be understood; nothing was written.
         StoreError: `into` can't be written.
@@ -110,10 +99,14 @@ def import_results(
         notes.append(f"no eager times: speedups are over {', '.join(times)} (see leaderboard --baseline)")
     finished = datetime.fromtimestamp(eval_results.stat().st_mtime, UTC).isoformat(timespec="seconds")
     known = [item for item in samples if not item.absent]
-    computed = pass_at_k_document(known, ks=_ks(pass_at_k))
     given = read_pass_at_k(pass_at_k) if pass_at_k is not None else None
-    if given is not None:
-        notes += _disagreements(pass_at_k, given, computed)
+    averages = given["averages"] if given is not None else {}
+    ks = {int(k) for k in (name.rpartition("@")[2] for name in averages) if k.isdigit() and int(k) > 0}
+    computed = pass_at_k_document(known, ks=sorted(ks) or (1,))
+    differing = [name for name, value in computed["averages"].items() if not _alike(averages.get(name), value)]
+    if given is not None and differing:  # the file was made before some of the results
+        names = ", ".join(differing)
+        notes.append(f"{pass_at_k}: {names} differ from the results, which give {computed['averages']}")
     named = {(_device(item), name) for item in known if (name := _hardware(item))}
     # Failures often name no GPU; if all others name the same one, it applies to them, too.
     usual = next(iter(named)) if len(named) == 1 else (DeviceKind.CUDA, "")
@@ -130,20 +123,20 @@ def import_results(
         )
         for item in samples
     ]
-    untimed = sum(record.status is Status.passed and record.speedup is None for record in records)
-    if untimed:
+    if untimed := sum(record.status is Status.passed and record.speedup is None for record in records):
         why = "the baseline has no time for them" if times else "no baseline was passed"
         notes.append(f"{untimed} correct samples have no speedup over eager: they were not timed, or {why}")
     if absent := len(samples) - len(known):
         notes.append(f"null entries: {absent}; KernelBench left no result for them, so they count in no share")
-    if lacking := len(set(next(iter(times.values()), {})) - {item.problem for item in samples}):
+    first = next(iter(times.values()), {})
+    if lacking := len(first.keys() - {item.problem for item in samples}):
         notes.append(
             f"problems of the baseline without an entry: {lacking}; they get no record, and fast_p counts them "
             "as failures, as KernelBench does"
         )
     if other := sum(OTHER_HARDWARE in record.labels for record in records):
         notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another GPU")
-    figures = metrics_of(samples, next(iter(times.values()), {}))
+    figures = metrics_of(samples, first)
     head = {
         "imported_from": "kernelbench",
         "eval_results": eval_results.name,
@@ -158,9 +151,8 @@ def import_results(
     with whole_run(into, config=head, environment={}) as store:
         for record in records:
             store.append(record)
-    return Imported(
-        folder=into, records=tuple(records), metrics=figures, pass_at_k=given or computed, notes=tuple(notes)
-    )
+    shown = given or computed
+    return Imported(folder=into, records=tuple(records), metrics=figures, pass_at_k=shown, notes=tuple(notes))
 
 
 def _record(
@@ -177,18 +169,17 @@ def _record(
     device, hardware = place
     status, reason = _verdict(item)
     runtime_s = item.runtime_ms * MILLISECOND_S if item.runtime_ms is not None else None
-    labels = [LABEL]
+    labels, speedup = [LABEL], None
     timing: dict[str, Any] | None = None
-    speedup = None
     if status is Status.passed and runtime_s is not None:
-        held = {name: _against(reference, runtime_s) for name, reference in references.items()}
-        eager = held.pop("eager", None)
+        others = {name: _against(reference, runtime_s) for name, reference in references.items()}
+        eager = others.pop("eager", None)
         timing = {
             "clock": "KernelBench's",
             "baseline": "eager",
             "solution": {"device": {"mean_s": runtime_s}},
             "reference": {"device": {"mean_s": eager["mean_s"]}} if eager is not None else None,
-            "baselines": held,
+            "baselines": others,
             "kernelbench": {
                 "runtime_stats_ms": dict(item.stats),
                 "baseline_stats_ms": {name: dict(reference.stats) for name, reference in references.items()},
@@ -197,7 +188,7 @@ def _record(
         if eager is not None and eager["speedup"] is not None:
             speedup = float(eager["speedup"])
             timing["speedup"] = {"speedup": speedup, "low": None, "high": None, "method": "ratio of means"}
-        if hardware and any(held.hardware not in (None, hardware) for held in references.values()):
+        if hardware and any(reference.hardware not in (None, hardware) for reference in references.values()):
             labels.append(OTHER_HARDWARE)
     file = f"level_{level}_problem_{item.problem}_sample_{item.sample}_kernel.py"
     return Record(
@@ -220,10 +211,7 @@ def _record(
 
 
 def _against(reference: KernelBenchBaseline, runtime_s: float) -> dict[str, Any]:
-    """Return a baseline in the form of records.
-
-    It has the mean time in seconds and the speedup without an interval.
-    """
+    """Return mean time (seconds) and speedup of a baseline in the form of records."""
     mean_s = reference.mean_ms * MILLISECOND_S if reference.mean_ms is not None else None
     speedup = mean_s / runtime_s if mean_s is not None else None
     return {"device": {"mean_s": mean_s}, "mean_s": mean_s, "speedup": speedup, "low": None, "high": None}
@@ -276,9 +264,7 @@ def _said(held: Mapping[str, Any], key: str) -> str:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else str(value)
+    return "" if value is None else str(value)
 
 
 def _digest(path: Path) -> str:
@@ -289,24 +275,5 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _ks(path: Path | None) -> tuple[int, ...]:
-    """Return the k of a pass@k file; 1 without a file."""
-    if path is None:
-        return (1,)
-    named = [key.rpartition("@")[2] for key in read_pass_at_k(path)["averages"]]
-    return tuple(sorted({int(k) for k in named if k.isdigit() and int(k) > 0})) or (1,)
-
-
-def _disagreements(path: Path | None, given: Mapping[str, Any], computed: Mapping[str, Any]) -> Sequence[str]:
-    """Return a note if the pass@k file does not follow from the results.
-
-    Then it was made before some of them.
-    """
-    differ = [
-        name
-        for name, value in computed["averages"].items()
-        if not isinstance(found := given["averages"].get(name), int | float) or abs(found - value) > 1e-6
-    ]
-    if not differ:
-        return ()
-    return (f"{path}: {', '.join(differ)} differ from the results, which give {computed['averages']}",)
+def _alike(found: Any, value: float) -> bool:
+    return isinstance(found, int | float) and abs(found - value) <= 1e-6

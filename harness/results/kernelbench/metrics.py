@@ -1,6 +1,6 @@
 """KernelBench's metrics: fast_p, geometric mean over correct samples, pass@k.
 
-The formulas are in `harness.results.scoring.scores`, with their sources. Two differences from the public scripts avoid
+The formulas are in `harness.results.scoring`, with their sources. Two differences from the public scripts avoid
 their errors: a sample that is incorrect or untimed can't turn a mean into NaN, and times are paired by problem number
 instead of by position in two files.
 """
@@ -12,20 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.results.kernelbench.formats import KernelBenchBaseline, KernelBenchSample, positive
+from harness.results.evidence import positive
+from harness.results.kernelbench.formats import KernelBenchBaseline, KernelBenchSample
 from harness.results.scoring import THRESHOLDS, fast_p, geometric_mean, pass_at_k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """KernelBench's metrics.
+    """KernelBench's metrics over `problems`, the denominator of every share.
 
-    Attributes:
-        problems: Number of problems; the denominator of every share.
-        compiled: Number of samples that compiled.
-        correct: Number of correct samples.
-        geomean: Geometric mean of the speedups of correct, timed samples; None if there are none.
-        fast_p: Share of problems solved with a speedup above p, by p; None if unknown.
+    `geomean` is the geometric mean of the speedups of correct, timed samples. A share of `fast_p` is None if unknown.
     """
 
     problems: int
@@ -65,9 +61,6 @@ def metrics(
         compiled: Number of samples that compiled; None: that of correct ones.
         thresholds: The p of fast_p.
 
-    Returns:
-        The metrics.
-
     Raises:
         ValueError: The lengths differ.
     """
@@ -89,23 +82,14 @@ def metrics(
 def metrics_of(
     samples: Iterable[KernelBenchSample], baselines: Mapping[int, KernelBenchBaseline], *, sample: int = 0
 ) -> Metrics:
-    """Compute the metrics of the samples with one number.
+    """Compute the metrics of the samples with one number; KernelBench uses 0.
 
     The problems are those of the baseline and those with samples. A problem without that sample counts as a failure, as
     in KernelBench. A problem whose sample is null does not count.
-
-    Args:
-        samples: Samples of one level.
-        baselines: The reference's times, by problem number.
-        sample: The sample number; KernelBench uses 0.
-
-    Returns:
-        The metrics.
     """
-    held = {item.problem: item for item in samples if item.sample == sample}
-    unknown = {number for number, item in held.items() if item.absent}
-    numbers = sorted((set(baselines) | set(held)) - unknown)
-    chosen = [held.get(number) or KernelBenchSample(problem=number, sample=sample, absent=True) for number in numbers]
+    own = {item.problem: item for item in samples if item.sample == sample}
+    numbers = sorted(number for number in own.keys() | baselines.keys() if number not in own or not own[number].absent)
+    chosen = [own.get(number) or KernelBenchSample(problem=number, sample=sample, absent=True) for number in numbers]
     return metrics(
         [item.correct for item in chosen],
         [baselines[number].mean_ms if number in baselines else None for number in numbers],
@@ -115,13 +99,9 @@ def metrics_of(
 
 
 def pass_at_k_document(samples: Iterable[KernelBenchSample], ks: Sequence[int] = (1,)) -> dict[str, Any]:
-    """Return the content of `pass_at_k_results.json`.
+    """Return the content of `pass_at_k_results.json` for samples of one level.
 
     As in KernelBench, a problem with n < k samples is listed with its pass@n, and counts as 0 in the average for k.
-
-    Args:
-        samples: Samples of one level.
-        ks: The k of pass@k.
 
     Raises:
         ValueError: A k is below 1.
@@ -132,21 +112,20 @@ def pass_at_k_document(samples: Iterable[KernelBenchSample], ks: Sequence[int] =
     for item in samples:
         outcomes[item.problem].append(item.correct)
     problems: dict[str, dict[str, Any]] = {}
-    for number, held in sorted(outcomes.items()):
-        found = {f"pass@{k}": pass_at_k(len(held), sum(held), k) for k in (min(k, len(held)) for k in ks)}
-        problems[str(number)] = {"total_samples": len(held), "correct_samples": sum(held), **found}
-    having: dict[int, list[float]] = {
-        k: [item[f"pass@{k}"] for item in problems.values() if f"pass@{k}" in item] for k in ks
-    }
-    averages = {f"avg_pass@{k}": sum(held) / len(problems) for k, held in having.items()} if problems else {}
+    for number, passes in sorted(outcomes.items()):
+        total, correct = len(passes), sum(passes)
+        chances = {f"pass@{k}": pass_at_k(total, correct, k) for k in (min(k, total) for k in ks)}
+        problems[str(number)] = {"total_samples": total, "correct_samples": correct, **chances}
+    having = {k: [item[f"pass@{k}"] for item in problems.values() if f"pass@{k}" in item] for k in ks}
+    averages = {f"avg_pass@{k}": sum(chances) / len(problems) for k, chances in having.items()} if problems else {}
     return {
         "averages": averages,
         "metadata": {
             "total_problems": len(problems),
             "problems_with_samples": len(problems),
-            "total_evaluated_samples": sum(len(held) for held in outcomes.values()),
-            "total_correct_samples": sum(sum(held) for held in outcomes.values()),
-            **{f"pass@{k}_count": len(held) for k, held in having.items()},
+            "total_evaluated_samples": sum(item["total_samples"] for item in problems.values()),
+            "total_correct_samples": sum(item["correct_samples"] for item in problems.values()),
+            **{f"pass@{k}_count": len(chances) for k, chances in having.items()},
         },
         "problems": problems,
     }

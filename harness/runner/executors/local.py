@@ -26,7 +26,7 @@ from harness.runner.executors import BuildRequest, Built, ExecutorError, Slot, S
 from harness.runner.executors.builders import LocalBuilders, was_killed
 from harness.runner.executors.prestart import Prestart
 from harness.runner.executors.problem_faults import ProblemFaults
-from harness.runner.executors.process import WORKER, RefereeLost, RefereeProcess, StartedProcess
+from harness.runner.executors.process import WORKER, RefereeLost, RefereeProcess
 from harness.runner.executors.slots import seats
 from harness.runner.executors.toolchains import open_toolchain
 from harness.toolchain import BuildCache, BuildOutcome
@@ -186,10 +186,6 @@ class LocalExecutor:
         return digest
 
     def due(self, slot: Slot, task: Task) -> bool:
-        """Return whether the open verdict is ready.
-
-        An error counts as due, so that `settle` reports it.
-        """
         referee = self._referees.get(slot.name)
         if referee is None or str(task.log_path) not in self._owed[slot.name]:
             return True
@@ -235,11 +231,11 @@ class LocalExecutor:
             _, env = self._seats[name]
             log_path = self._logs / ("_referee.log" if len(self._seats) == 1 else f"_referee-{name}.log")
             log_path.touch()
-            process = self._ahead.take(name) if self._ahead is not None else None
-            process = process or StartedProcess(self._settings.device, name, env, command=self._worker)
-            made = RefereeProcess(process, self._settings, log_path)
-            self._referees[name] = made
-            return made
+            referee = self._ahead.take(name) if self._ahead is not None else None
+            referee = referee or RefereeProcess(self._settings.device, name, env, command=self._worker)
+            self._referees[name] = referee
+            referee.begin(self._settings, log_path)
+            return referee
 
     def _end(self, name: str) -> None:
         with self._lock:

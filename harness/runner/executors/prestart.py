@@ -14,7 +14,7 @@ from contextlib import suppress
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
 from harness.runner.executors import ExecutorError
-from harness.runner.executors.process import WORKER, RefereeProcess, StartedProcess
+from harness.runner.executors.process import WORKER, RefereeProcess
 from harness.runner.executors.slots import seats
 
 
@@ -25,21 +25,13 @@ class Prestart:
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, StartedProcess] = {}
+        self.slots: dict[str, RefereeProcess] = {}
+        """The processes that were not taken, by slot."""
         self._killed: list[RefereeProcess] = []
 
-    @property
-    def slots(self) -> Sequence[str]:
-        """Slots that have a process here."""
-        return list(self._held)
-
-    def add(self, slot: str, process: StartedProcess) -> None:
-        """Keep `process` for `slot`."""
-        self._held[slot] = process
-
-    def take(self, slot: str) -> StartedProcess | None:
+    def take(self, slot: str) -> RefereeProcess | None:
         """Hand over the slot's process; None if there is none or it was taken."""
-        return self._held.pop(slot, None)
+        return self.slots.pop(slot, None)
 
     def await_end(self, killed: RefereeProcess) -> None:
         """Wait for this killed referee later, in `close`."""
@@ -47,10 +39,10 @@ class Prestart:
 
     def close(self) -> None:
         """End the processes that were not taken, and wait for all. Idempotent."""
-        for process in self._held.values():
+        for process in self.slots.values():
             process.kill()
-        while self._held:
-            _, process = self._held.popitem()
+        while self.slots:
+            _, process = self.slots.popitem()
             process.close()
         while self._killed:
             self._killed.pop().close()
@@ -75,7 +67,7 @@ def start_ahead(config: RunConfig, environment: Environment, *, command: Sequenc
         # If a process can't start or no GPU is visible, the executor meets that again and reports it.
         with suppress(ExecutorError, OSError):
             for slot, env in seats(config, environment):
-                ahead.add(slot.name, StartedProcess(config.device, slot.name, env, command=command))
+                ahead.slots[slot.name] = RefereeProcess(config.device, slot.name, env, command=command)
     except BaseException:
         ahead.close()
         raise

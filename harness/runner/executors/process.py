@@ -71,13 +71,22 @@ class RefereeLost(Exception):
         self.loss = loss
 
 
-class StartedProcess:
-    """A process that imports torch and waits to become a run's referee.
+class RefereeProcess:
+    """A referee in a process of its own.
 
-    It knows its device's kind, the name of its slot and its environment variables (`env`, added to this process's). It
-    and all its children end when this process ends, in any way. Its output and its zygotes' is kept in memory until a
-    log file is known.
+    It imports torch, then waits for what `begin` sends. It and all its children end when this process ends, in any way.
+    Its output and its zygotes' is kept in memory until its log file is known. Its methods raise `SlotLost` if the
+    referee reports that its device is missing or faulty.
+
+    Args:
+        device: The kind of its device.
+        slot: The name of its slot.
+        env: Environment variables, added to this process's.
+        command: Arguments of Python that run it.
     """
+
+    _config: RefereeConfig
+    _longest_s: float
 
     def __init__(
         self, device: DeviceKind, slot: str, env: Mapping[str, str], *, command: Sequence[str] = WORKER
@@ -88,8 +97,14 @@ class StartedProcess:
         self._said = open(os.memfd_create("referee"), "rb", buffering=0)  # noqa: SIM115
         fcntl.fcntl(self._said, fcntl.F_SETFL, os.O_APPEND)  # several processes write to this file
         self._board = ProgressPage()
+        self._log_path = Path(os.devnull)
+        self.ready = False
+        self.fresh = True
+        """Whether it has received no request yet."""
+        self._starting = threading.Lock()
+        self._refused: RefereeLost | SlotLost | None = None
         ours, theirs = pair()
-        self.channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
+        self._channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
         try:
             self._process = subprocess.Popen(
                 python(*command, str(theirs.fileno())),
@@ -101,76 +116,19 @@ class StartedProcess:
                 start_new_session=True,
             )
         except BaseException:
-            self.channel.close()
+            self._channel.close()
             self._said.close()
             self._board.close()
             raise
         finally:
             theirs.close()
         with suppress(WireError):  # if it died already, its first task reports that
-            self.channel.send({"device": device.value}, [self._board.descriptor])
+            self._channel.send({"device": device.value}, [self._board.descriptor])
 
-    def said(self) -> bytes:
-        """Return the output since the last call, except output that went to a log."""
-        with self._lock:
-            if self._said.closed:
-                return b""
-            descriptor = self._said.fileno()
-            data = os.pread(descriptor, os.fstat(descriptor).st_size - self._read, self._read)
-            self._read += len(data)
-            return data
-
-    def place(self) -> CodeLocation | None:
-        """Return the step of a problem's code that it executes, or died in."""
-        with self._lock:
-            return None if self._said.closed else self._board.read()
-
-    def kill(self) -> None:
-        """Kill it and all its children; `end` waits until they are gone."""
-        with self._lock:
-            if self._process.returncode is None:  # before `wait`, no other group can have this number
-                with suppress(ProcessLookupError):  # the group holds a problem's children; zygotes have their own
-                    os.killpg(self._process.pid, signal.SIGKILL)
-
-    def end(self) -> int | None:
-        """Kill it and all its children, and wait until they are gone.
-
-        Returns its exit status, in the form of `subprocess.Popen.returncode`.
-        """
-        self.kill()
-        # A process blocked in a hung driver may never exit: the run does not wait for it.
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_TIMEOUT_S)
-        return self._process.returncode
-
-    def close(self) -> None:
-        """End it as `end` does, and discard its output."""
-        self.end()
-        self.channel.close()
-        with self._lock:
-            if not self._said.closed:
-                self._said.close()
-                self._board.close()
-
-
-class RefereeProcess:
-    """A referee with its device, in a process that was started for it.
-
-    Its methods raise `SlotLost` if the referee reports that its device is missing or faulty.
-    """
-
-    def __init__(self, process: StartedProcess, config: RefereeConfig, log_path: Path) -> None:
-        self._process = process
-        self._config = config
+    def begin(self, config: RefereeConfig, log_path: Path) -> None:
+        """Send the settings of its run, and its log file."""
+        self._config, self._log_path = config, log_path
         self._longest_s = config.solution_timeout_s + MARGIN_S
-        self._log_path = log_path
-        self._channel = process.channel
-        self._keeping = threading.Lock()
-        self.ready = False
-        self.fresh = True
-        """Whether it has received no request yet."""
-        self._starting = threading.Lock()
-        self._refused: RefereeLost | SlotLost | None = None
         with suppress(RefereeLost):  # if it died already, its first task reports that
             self._send({"config": config.to_json(), "log_path": str(log_path)})
 
@@ -192,8 +150,12 @@ class RefereeProcess:
             self.ready = True
 
     def place(self) -> CodeLocation | None:
-        """Return the step of a problem's code that it executes; None if it executes none."""
-        return self._process.place()
+        """Return the step of a problem's code that it executes, or died in.
+
+        None if it executes none.
+        """
+        with self._lock:
+            return None if self._said.closed else self._board.read()
 
     def prove(self, task: Task) -> None:
         """Run only the code of this task's problem, to learn whether it survives.
@@ -304,7 +266,7 @@ class RefereeProcess:
 
     def _died(self) -> RefereeLost:
         """Return the error for a referee whose connection closed."""
-        place, how = self.place(), _ended(self._process.end())
+        place, how = self.place(), _ended(self._end())
         tail = self._tail()
         where = "" if place is None else f" in {place.step} of problem {place.problem} (workload {place.workload})"
         loss = None if place is None else LostSlot(place=place, how=how, detail=tail)
@@ -316,21 +278,43 @@ class RefereeProcess:
 
     def _keep_said(self) -> None:
         """Append to the log the output from before the process knew its log."""
-        with self._keeping:
-            if data := self._process.said():
+        with self._lock:
+            if self._said.closed:
+                return
+            descriptor = self._said.fileno()
+            if data := os.pread(descriptor, os.fstat(descriptor).st_size - self._read, self._read):
+                self._read += len(data)
                 with self._log_path.open("ab") as log:
                     log.write(data)
 
     def kill(self) -> None:
         """Kill it and all its children; `close` waits until they are gone."""
-        self._process.kill()
+        with self._lock:
+            if self._process.returncode is None:  # before `wait`, no other group can have this number
+                with suppress(ProcessLookupError):  # the group holds a problem's children; zygotes have their own
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _end(self) -> int | None:
+        """Kill it and all its children, and wait until they are gone.
+
+        Returns its exit status, in the form of `subprocess.Popen.returncode`.
+        """
+        self.kill()
+        # A process blocked in a hung driver may never exit: the run does not wait for it.
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_TIMEOUT_S)
+        return self._process.returncode
 
     def close(self) -> None:
         """Kill it and all its children, and wait until they are gone."""
-        self._process.end()
+        self._end()
         with suppress(OSError):  # a full disk or a removed folder must not keep it alive
             self._keep_said()
-        self._process.close()
+        self._channel.close()
+        with self._lock:
+            if not self._said.closed:
+                self._said.close()
+                self._board.close()
 
 
 def _ended(returncode: int | None) -> str:

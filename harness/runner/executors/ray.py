@@ -43,33 +43,20 @@ END_TIMEOUT_S = 5.0
 """How long an idle actor may take to end its processes, in seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
-    """One build in the cluster: outcome, reference to its modules, capability.
-
-    The compute capability is None on the host device.
-    """
-
-    outcome: BuildOutcome
-    modules: Any = field(default=None, repr=False)
-    capability: Capability | None = None
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class RemoteBuilt:
-    """A build request and its current build.
+    """A build in the cluster.
 
-    The build is the one made ahead, or one that a judge had made in its place: for another capability, or because the
-    first was lost. `wall_s` is that of the build made ahead, since judges count their own time.
+    A judge replaces `outcome`, `modules` (a reference) and `capability` (None on the host device) if it needs the
+    build for another compute capability, or if the modules were lost. `wall_s` stays that of the first build, since
+    judges count their own time.
     """
 
     order: BuildRequest
-    made: _Made
+    outcome: BuildOutcome
+    modules: Any = field(default=None, repr=False)
+    capability: Capability | None
     wall_s: float
-
-    @property
-    def outcome(self) -> BuildOutcome:
-        return self.made.outcome
 
     @property
     def failure(self) -> Failure | None:
@@ -165,10 +152,11 @@ class RayExecutor:
         """Do nothing: each task starts what it needs on its node."""
 
     def build(self, order: BuildRequest) -> RemoteBuilt:
-        made = self._build_for(self._usual, order)
-        return RemoteBuilt(order=order, made=made, wall_s=made.outcome.wall_s)
+        outcome, modules = self._build_for(self._usual, order)
+        return RemoteBuilt(order=order, outcome=outcome, modules=modules, capability=self._usual, wall_s=outcome.wall_s)
 
-    def _build_for(self, capability: Capability | None, order: BuildRequest) -> _Made:
+    def _build_for(self, capability: Capability | None, order: BuildRequest) -> tuple[BuildOutcome, Any]:
+        """Build for a capability; return the outcome and a reference to the modules."""
         outcome, modules, log = self._task.remote(order, self._config, self._own_cache, capability)
         try:
             known, log_bytes = ray.get([outcome, log])
@@ -176,11 +164,11 @@ class RayExecutor:
             raise _told(error) from error
         except ray_exceptions.RayError as error:
             failure = Failure(status=Status.harness_error, reason=f"the cluster lost the build: {_why(error)}")
-            return _Made(outcome=BuildOutcome(failure=failure), capability=capability)
+            return BuildOutcome(failure=failure), None
         order.log_path.parent.mkdir(parents=True, exist_ok=True)
         with order.log_path.open("ab") as file:
             file.write(log_bytes)
-        return _Made(outcome=known, modules=modules, capability=capability)
+        return known, modules
 
     def at_fault(self, problem: Problem) -> Outcome | None:
         return self._faults.of(problem)
@@ -193,23 +181,23 @@ class RayExecutor:
 
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
         assert isinstance(built, RemoteBuilt)
-        reason = ""
+        reason, lost = "", False
         for _ in range(TRIES):
             if (fault := self._faults.of(task.problem)) is not None:  # another node may have found it meanwhile
                 return fault
             actor = self._ready(slot)
             wanted = self._capabilities[slot.name]
-            if built.made.capability != wanted:
-                built.made = self._build_for(wanted, built.order)
+            if built.capability != wanted or lost:
+                built.outcome, built.modules = self._build_for(wanted, built.order)
+                built.capability, lost = wanted, False
             if (failure := built.failure) is not None:
                 return Outcome(
                     status=failure.status, reason=failure.reason, evidence=failure.evidence, detail=failure.detail
                 )
             try:
-                said = ray.get(actor.judge.remote(task.to_json(), built.outcome, built.made.modules))
+                said = ray.get(actor.judge.remote(task.to_json(), built.outcome, built.modules))
             except (ray_exceptions.ObjectLostError, ray_exceptions.OwnerDiedError) as error:
-                reason = f"the modules were lost with their node: {_why(error)}"
-                built.made = self._build_for(wanted, built.order)
+                reason, lost = f"the modules were lost with their node: {_why(error)}", True
                 continue
             except ray_exceptions.RayTaskError as error:
                 reason = f"the referee failed: {_why(error)}"
@@ -221,9 +209,9 @@ class RayExecutor:
                 continue
             if "lost" in said:
                 where = self._environments[slot.name]
-                lost = SlotLost(f"{slot.title} ({where.get('gpu') or where.get('cpu')}): {said['lost']}")
+                reason = f"{slot.title} ({where.get('gpu') or where.get('cpu')}): {said['lost']}"
                 self._end(slot.name)  # this also clears `where`
-                raise lost
+                raise SlotLost(reason)
             task.log_path.write_bytes(said["log"])
             outcome = Outcome.from_json(said["outcome"])
             self._faults.learn(task.problem, outcome)

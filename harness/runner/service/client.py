@@ -1,4 +1,4 @@
-"""The client side: connects to a server and acts as the run's runner.
+"""The client side: a runner whose solutions a server evaluates.
 
 Trusted side.
 """
@@ -9,19 +9,19 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.core.config import RunConfig
 from harness.core.record import Record
-from harness.core.status import Failure
 from harness.core.task import MAX_TASK_BYTES
 from harness.protocol.channel import Channel, WireError
-from harness.runner.executors import ExecutorError, Slot, SlotLost
-from harness.runner.listeners import Conduct, Kind, Listener, PendingSolution, RunnerHandle
+from harness.runner.events import BuildFinished, Event, Noted, SolutionFinished
+from harness.runner.executors import ExecutorError
+from harness.runner.plan import PendingSolution
 from harness.runner.service import ServiceError
 from harness.runner.service.place import checked, read_token, stamp
 from harness.runner.service.surroundings import surroundings
@@ -29,15 +29,6 @@ from harness.runner.service.words import error_of, shared_settings, work_json
 
 ANSWER_S = 30.0
 """Limit for answers that a server gives at once, in seconds."""
-
-
-def conducted_by(path: Path, config: RunConfig) -> Conduct:
-    """Let the server at `path` build and evaluate this run.
-
-    Raises `ServiceError` if there is no server, or it refuses this call.
-    """
-    channel = _connected(checked(path))
-    return lambda listener, works: Remote(channel, path, config, listener, works)
 
 
 def _connected(path: Path) -> Channel:
@@ -66,109 +57,99 @@ def _connected(path: Path) -> Channel:
     return channel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Built:
-    """The part of a build that a server reports."""
+class RemoteRunner:
+    """The server at `path` as the runner of one run. A context manager.
 
-    failure: Failure | None
-    wall_s: float
-    has_cuda_sources: bool = False
+    Raises `ServiceError` if there is no server, or it refuses this call.
+    """
 
-    def to_json(self) -> dict[str, Any]:
-        return {}
-
-    def release(self) -> None:
-        """Do nothing: the server holds the modules."""
-
-
-class Remote(RunnerHandle):
-    """One run on a server. Its own thread receives the server's messages."""
-
-    kinds: Sequence[Kind] = ("build", "judge")
-
-    def __init__(
-        self, channel: Channel, path: Path, config: RunConfig, listener: Listener, works: Sequence[PendingSolution]
-    ) -> None:
-        self._channel, self._path, self._listener = channel, path, listener
-        self._settings = shared_settings(config)
-        self._works = works
-        self._sending = threading.Lock()
-        self._begun, self._stopped = threading.Event(), threading.Event()
-        self._judging = 0
-        self._lost: list[str] = []
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self._path, self._settings = path, shared_settings(config)
+        self._channel = _connected(checked(path))
+        self._works: dict[str, tuple[PendingSolution, Future[SolutionFinished]]] = {}
+        """Each solution and its future, by the solution's label."""
+        self._notify: Callable[[Event], None] = lambda event: None
+        self._stopped = threading.Event()
         self._closed = False
 
-    @property
-    def judging(self) -> int:
-        return self._judging
-
-    @property
-    def lost(self) -> str:
-        return "; ".join(self._lost)
-
-    def start(self) -> None:
-        threading.Thread(target=self._live, name="server", daemon=True).start()
-
-    def stop(self) -> None:
-        """Start nothing new; return once the server has said how many evaluations go on."""
-        if self._closed or self._stopped.is_set():
-            return
-        with suppress(WireError):
-            # The server reads this only after all solutions, which another thread sends.
-            self._begun.wait(ANSWER_S)
-            self._send({"type": "stop"})
-            self._stopped.wait(ANSWER_S)
-
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._channel.close()
-
-    def _live(self) -> None:
+    def submit(
+        self, works: Sequence[PendingSolution], notify: Callable[[Event], None]
+    ) -> list[Future[SolutionFinished]]:
+        """Send all solutions of the run; as `Runner.submit`. Raises `ExecutorError`."""
+        self._notify = notify
+        self._works = {work.job.solution.label: (work, Future()) for work in works}
         try:
             self._send({"type": "begin", "settings": self._settings})
-            for number, work in enumerate(self._works):
-                self._send({"type": "work", "number": number, "work": work_json(work)})
+            for work in works:
+                self._send({"type": "work", "work": work_json(work)})
             self._send({"type": "all"})
-            self._begun.set()
+        except (WireError, OSError) as error:
+            raise self._gone(f"is gone ({error})") from error
+        threading.Thread(target=self._live, name="server", daemon=True).start()
+        return [future for _, future in self._works.values()]
+
+    def cancel(self, futures: Collection[Future[SolutionFinished]]) -> int:
+        """Start nothing new; return how many evaluations go on.
+
+        Waits until the server has said so.
+        """
+        with suppress(WireError):
+            self._send({"type": "stop"})
+            self._stopped.wait(ANSWER_S)
+        return sum(not future.done() for future in futures)
+
+    def close(self) -> None:
+        self._closed = True
+        self._channel.close()
+
+    def __enter__(self) -> RemoteRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        self._channel.send(message, timeout_s=ANSWER_S)
+
+    def _gone(self, how: str) -> ExecutorError:
+        return ExecutorError(f"the server at {self._path} {how}; finished records are kept, continue with --resume")
+
+    def _live(self) -> None:
+        """Receive the server's messages."""
+        try:
             while not self._closed:
                 self._heed(self._channel.receive().message)
         except (WireError, OSError) as error:
-            if not self._closed:
-                why = f"the server at {self._path} is gone ({error}); finished records are kept, continue with --resume"
-                self._listener.failed(None, ExecutorError(why))
+            self._fail_all(self._gone(f"is gone ({error})"))
         except Exception as error:
-            self._listener.failed(None, error)
+            self._fail_all(error)
         finally:
             self._stopped.set()
 
-    def _send(self, message: Mapping[str, object]) -> None:
-        with self._sending:
-            self._channel.send(message, timeout_s=ANSWER_S)
-
     def _heed(self, message: Mapping[str, Any]) -> None:
         kind = message["type"]
-        number = message.get("number")
-        work = None if number is None else self._works[number]
-        if kind == "built" and work is not None:
-            failure = None if message["failure"] is None else Failure.from_json(message["failure"])
-            self._listener.built(work, _Built(failure=failure, wall_s=message["wall_s"]))
-        elif kind == "finished" and work is not None:
-            title = message["slot"]
-            slot = None if title is None else Slot(name=title, title=title)
-            self._listener.finished(work, Record.from_json(message["record"]), slot)
+        if kind in ("built", "finished", "failed"):
+            work, future = self._works[message["solution"]]
+        if kind == "built":
+            event = BuildFinished(solution=work.job.solution, wall_s=message["wall_s"], failed=message["failed"])
+            self._notify(event)
+        elif kind == "finished":
+            record = Record.from_json(message["record"])
+            future.set_result(SolutionFinished(record=record, slot=message["slot"]))
         elif kind == "failed":
-            self._listener.failed(work, error_of(message["error"]))
-        elif kind == "lost":
-            self._lost.append(message["reason"])
-            self._listener.lost(SlotLost(message["reason"]), None)
-        elif kind == "left":
-            self._listener.left(message["kind"])
+            future.set_exception(error_of(message["error"]))
+        elif kind == "refused":
+            self._fail_all(error_of(message["error"]))
         elif kind == "noted":
-            self._listener.noted(message["message"])
+            self._notify(Noted(message=message["message"]))
         elif kind == "stopped":
-            self._judging = message["judging"]
+            for label in self._works.keys() - {*message["going_on"]}:
+                self._works[label][1].cancel()
             self._stopped.set()
         elif kind == "ended":
-            why = f"the server at {self._path} was ended; finished records are kept, continue with --resume"
-            self._listener.failed(None, ExecutorError(why))
+            self._fail_all(self._gone("was ended"))
+
+    def _fail_all(self, error: BaseException) -> None:
+        for _, future in self._works.values():
+            if not future.done():
+                future.set_exception(error)

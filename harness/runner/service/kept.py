@@ -19,10 +19,11 @@ from typing import Any
 
 from harness.core.choices import DeviceKind
 from harness.core.environment import MachineError, collect, cuda_unusable, machine
+from harness.runner.events import SolutionFinished
 from harness.runner.executors.local import LocalExecutor
+from harness.runner.runner import Runner
 from harness.runner.service import ServiceError
 from harness.runner.service.words import config_of
-from harness.runner.shared_runner import SharedRunner
 
 POLL_S = 0.1
 """How often a waiting call checks whether it was cancelled, in seconds."""
@@ -55,7 +56,7 @@ class WarmPool:
         self._idle_s = idle_s
         self._changed = threading.Condition()
         self._queue: deque[object] = deque()
-        self._shared: SharedRunner | None = None
+        self._shared: Runner[SolutionFinished] | None = None
         self._key = ""
         self._users = 0
         self._used_s = time.monotonic()
@@ -67,7 +68,7 @@ class WarmPool:
         *,
         gave_up: Callable[[], bool] = lambda: False,
         waits: Callable[[], None] = lambda: None,
-    ) -> SharedRunner | None:
+    ) -> Runner[SolutionFinished] | None:
         """Return the runner for these settings, opened if needed; `leave` gives it back.
 
         `waits` is called if other runs have to end first. Returns None once `gave_up` returns True. Raises the errors
@@ -93,7 +94,7 @@ class WarmPool:
             # Only the first in the queue comes here. Opening takes seconds, or a minute if headers have to be
             # precompiled. Meanwhile the lock is free, so that other calls get answers and the server can end.
             if old is not None:
-                old.close()
+                old.end()
             self._opening = True
             try:
                 made = self._opened(settings)
@@ -104,14 +105,14 @@ class WarmPool:
                 if not self._is_closed():
                     return self._entered()
                 self._shared = None
-            made.close()
+            made.end()
             raise ServiceError(ENDED)
         finally:
             with self._changed:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
 
-    def _entered(self) -> SharedRunner | None:
+    def _entered(self) -> Runner[SolutionFinished] | None:
         self._users += 1
         return self._shared
 
@@ -133,7 +134,7 @@ class WarmPool:
             if not idle or self._shared is None:
                 return False
             old, self._shared = self._shared, None
-        old.close()
+        old.end()
         return True
 
     def close(self) -> None:
@@ -143,7 +144,7 @@ class WarmPool:
             old, self._shared = self._shared, None
             self._changed.notify_all()
         if old is not None:
-            old.close()
+            old.end()
         deadline = time.monotonic() + END_S
         while self._opening and time.monotonic() < deadline:
             _end_children()  # compilers of headers, which may take a minute
@@ -159,14 +160,14 @@ class WarmPool:
             return False
         return shared.whole or self._users > 0
 
-    def _opened(self, settings: Mapping[str, Any]) -> SharedRunner:
+    def _opened(self, settings: Mapping[str, Any]) -> Runner[SolutionFinished]:
         environment = collect()
         config = config_of(settings, machine(environment))
         if config.device is DeviceKind.CUDA and (why := cuda_unusable(environment)):
             raise MachineError(why)
         executor = LocalExecutor(config, environment, self._logs)
         try:
-            return SharedRunner(executor, config, environment)
+            return Runner(executor, config, environment, lambda work, event: event)
         except BaseException:
             executor.close()
             raise

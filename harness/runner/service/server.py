@@ -15,22 +15,23 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.core.record import Record
 from harness.core.task import MAX_TASK_BYTES
 from harness.protocol.channel import Channel, WireError
-from harness.runner.executors import Built, Slot, SlotLost
-from harness.runner.listeners import Kind, PendingSolution
+from harness.runner.events import BuildFinished, Event, Noted, SolutionFinished
+from harness.runner.plan import PendingSolution
+from harness.runner.runner import Runner
 from harness.runner.service import ServiceError
 from harness.runner.service.kept import WarmPool
 from harness.runner.service.place import checked, stamp, token_file, write_token
 from harness.runner.service.surroundings import differing, surroundings
 from harness.runner.service.words import error_json, work_of
-from harness.runner.shared_runner import RunShare
 
 HELLO_S = 10.0
 """How long a new connection may take to identify itself, in seconds."""
@@ -179,17 +180,18 @@ class Server:
 
 
 class _Call:
-    """One call: the listener of its share."""
+    """One call: submits its solutions, and sends what becomes of them."""
 
     def __init__(self, reads: Channel, connection: socket.socket, pid: int, kept: WarmPool, tell: Tell) -> None:
         self._reads, self._connection, self._kept, self._tell = reads, connection, kept, tell
         self._writes = Channel(connection, max_frame_bytes=MAX_TASK_BYTES)
         self._pid = pid
-        self._numbers: dict[PendingSolution, int] = {}
         self._lock = threading.RLock()
-        self._share: RunShare | None = None
-        self._entered = self._stopped = self._closed = False
-        self._to_come = list(RunShare.kinds)
+        self._runner: Runner[SolutionFinished] | None = None
+        self._futures: list[Future[SolutionFinished]] = []
+        self._open: set[str] = set()
+        """The labels of the solutions whose end was not sent yet."""
+        self._stopped = self._closed = False
         self._finished = 0
         self._begin_s = time.monotonic()
         self._outgoing: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -205,39 +207,34 @@ class _Call:
         Raises a `WireError`.
         """
         begin = self._reads.receive().message  # without a limit: planning the run may take long
+        works = []
         while (message := self._reads.receive().message)["type"] == "work":
-            self._numbers[work_of(message["work"])] = message["number"]
-        threading.Thread(target=self._start, args=(begin["settings"],), name="start", daemon=True).start()
+            works.append(work_of(message["work"]))
+        threading.Thread(target=self._start, args=(begin["settings"], works), name="start", daemon=True).start()
         while True:
             if self._reads.receive().message["type"] == "stop":
-                self.say({"type": "stopped", "judging": self._stop()})
+                self.say({"type": "stopped", "going_on": self._stop()})
 
     def close(self) -> None:
-        """End the call's share. Idempotent."""
+        """Cancel the call's solutions, and stop sending. Idempotent."""
         self._stop()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            share = self._share
-        if share is not None:
-            share.close()
-            took_s = time.monotonic() - self._begin_s
-            self._tell(f"process {self._pid}: {self._finished} of {len(self._numbers)} evaluated in {took_s:.1f} s")
         self._leave()
-        self.say_no_more()
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if closed:
+            return
+        if self._futures:
+            took_s = time.monotonic() - self._begin_s
+            self._tell(f"process {self._pid}: {self._finished} of {len(self._futures)} evaluated in {took_s:.1f} s")
+        self._outgoing.put(None)  # after the queued messages
+        self._speaker.join(END_S)
 
     def _leave(self) -> None:
         """Give back the shared runner. Idempotent."""
         with self._lock:
-            entered, self._entered = self._entered, False
-        if entered:
+            runner, self._runner = self._runner, None
+        if runner is not None:
             self._kept.leave()
-
-    def say_no_more(self) -> None:
-        """Send the queued messages, then stop sending."""
-        self._outgoing.put(None)
-        self._speaker.join(END_S)
 
     def _speak(self) -> None:
         try:
@@ -248,75 +245,60 @@ class _Call:
             with suppress(OSError):  # so that both sides notice
                 self._connection.shutdown(socket.SHUT_RDWR)
 
-    def _start(self, settings: Mapping[str, Any]) -> None:
-        several = "s" if len(self._numbers) != 1 else ""
-        self._tell(f"process {self._pid}: {len(self._numbers)} solution{several}")
+    def _start(self, settings: Mapping[str, Any], works: Sequence[PendingSolution]) -> None:
+        several = "s" if len(works) != 1 else ""
+        self._tell(f"process {self._pid}: {len(works)} solution{several}")
+        waits = partial(self._notify, Noted(message="waiting for other runs to end"))
         try:
-            shared = self._kept.enter(settings, gave_up=lambda: self._stopped, waits=self._waits)
+            runner = self._kept.enter(settings, gave_up=lambda: self._stopped, waits=waits)
         except Exception as error:
-            told = error_json(error)
-            self.say(
-                {"type": "failed", "number": None, "error": told | {"text": f"{told['text']} (reported by the server)"}}
-            )
+            cause = error_json(error)
+            self.say({"type": "refused", "error": cause | {"text": f"{cause['text']} (reported by the server)"}})
             return
-        if shared is None:
+        if runner is None:
             return
         with self._lock:
-            # From here on, `close` calls `leave`.
-            self._entered = not self._closed
-            if not self._entered:
-                self._kept.leave()
+            self._runner = runner
+            if self._stopped:
+                self._leave()
                 return
-            if not self._stopped:
-                self._begin_s = time.monotonic()
-                self._share = shared.share(self, list(self._numbers))
-                self._share.start()
+            self._begin_s = time.monotonic()
+            self._open = {work.job.solution.label for work in works}
+            self._futures = runner.submit(works, self._notify)
+            for work, future in zip(works, self._futures, strict=True):
+                future.add_done_callback(partial(self._done, work.job.solution.label))
 
-    def _waits(self) -> None:
-        self.noted("waiting for other runs to end")
-
-    def _stop(self) -> int:
-        """Start nothing new; return how many solutions are under evaluation."""
+    def _stop(self) -> list[str]:
+        """Start nothing new; return the labels of the solutions that are under evaluation."""
         with self._lock:
-            before, self._stopped = self._stopped, True
-            share = self._share
-        if share is not None:
-            share.stop()
-            return share.judging
-        if not before:  # it never began
-            for kind in RunShare.kinds:
-                self.left(kind)
-        return 0
+            self._stopped = True
+            runner = self._runner
+        if runner is not None:
+            runner.cancel(self._futures)
+        with self._lock:
+            return list(self._open)
 
-    def wanted(self, work: PendingSolution) -> bool:
-        return not self._stopped
+    def _notify(self, event: Event) -> None:
+        if isinstance(event, BuildFinished):
+            label = event.solution.label
+            self.say({"type": "built", "solution": label, "wall_s": event.wall_s, "failed": event.failed})
+        elif isinstance(event, Noted):
+            self.say({"type": "noted", "message": event.message})
 
-    def built(self, work: PendingSolution, built: Built) -> None:
-        failure = None if built.failure is None else built.failure.to_json()
-        self.say({"type": "built", "number": self._numbers[work], "wall_s": built.wall_s, "failure": failure})
-
-    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
-        self._finished += 1
-        told = {"number": self._numbers[work], "record": record.to_json()}
-        self.say({"type": "finished", **told, "slot": None if slot is None else slot.title})
-
-    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
-        number = None if work is None else self._numbers[work]
-        self.say({"type": "failed", "number": number, "error": error_json(error)})
-
-    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
-        if cause is not None:
-            self.failed(None, cause)
+    def _done(self, label: str, future: Future[SolutionFinished]) -> None:
+        """Send the record of a solution, or why there is none."""
+        finished = False
+        try:
+            event = future.result()
+        except CancelledError:
+            pass  # the answer to `stop` says so
+        except BaseException as error:
+            self.say({"type": "failed", "solution": label, "error": error_json(error)})
         else:
-            self.say({"type": "lost", "reason": str(lost)})
-
-    def left(self, kind: Kind) -> None:
-        self.say({"type": "left", "kind": kind})
+            finished = True
+            self.say({"type": "finished", "solution": label, "record": event.record.to_json(), "slot": event.slot})
         with self._lock:
-            self._to_come.remove(kind)
-            over = not self._to_come
-        if over:  # even if the call does not read the messages
-            self._leave()
-
-    def noted(self, message: str) -> None:
-        self.say({"type": "noted", "message": message})
+            self._finished += finished
+            self._open.discard(label)
+            if not self._open:  # even if the call does not read the messages
+                self._leave()

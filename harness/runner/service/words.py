@@ -19,9 +19,8 @@ from harness.core.problem import Problem, Solution, Workload
 from harness.core.status import Failure
 from harness.core.task import problem_json, problem_of
 from harness.results.reader import StoreUnavailable
-from harness.runner.executors import ExecutorError
-from harness.runner.listeners import PendingSolution
-from harness.runner.plan import PlannedSolution
+from harness.runner.executors import ExecutorError, SlotLost
+from harness.runner.plan import PendingSolution, PlannedSolution
 from harness.runner.service import ServiceError
 
 OF_ONE_RUN: Mapping[str, Any] = {
@@ -107,7 +106,7 @@ def _workload_of(value: Mapping[str, Any]) -> Workload:
 
 
 _ERRORS: Mapping[str, type[Exception]] = {
-    **{kind.__name__: kind for kind in (ExecutorError, MachineError, ServiceError, StoreUnavailable)},
+    **{kind.__name__: kind for kind in (ExecutorError, MachineError, ServiceError, SlotLost, StoreUnavailable)},
     **dict.fromkeys(("CacheError", "SandboxUnavailable"), MachineError),
 }
 """Errors that are not the harness's own fault. A call has no use for the modules of the last two."""

@@ -25,7 +25,7 @@ from harness.core.config import ConfigError
 from harness.core.problem import Workload
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.results.scoring import leaderboard
+from harness.results.leaderboard import leaderboard
 from harness.results.writer import RunStore
 from harness.runner.executors import ExecutorError
 
@@ -190,6 +190,9 @@ def test_a_wrong_setting_is_named_as_python_callers_know_it() -> None:
     with pytest.raises(ConfigError) as caught:
         Harness(device="host", load_timeout_s=-1.0)
     assert str(caught.value) == "Harness: `load_timeout_s` must be a number above 0, not -1.0"
+    for name in ("seed", "paths", "shard"):  # the last two are settings of a run
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            Harness(device="host", **{name: None})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("timing", ["slow", 3, None])

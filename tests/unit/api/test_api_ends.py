@@ -18,13 +18,14 @@ from pathlib import Path
 import pytest
 
 from harness import Harness, Result
-from harness.api import HarnessClosed, flow, keeper, session
+from harness.api import HarnessClosed, keeper, session
 from harness.core.environment import MachineError
 from harness.core.status import Status
 from harness.results.reader import StoreUnavailable
 from harness.results.scoring import entries_of, score
 from harness.results.writer import RunStore
 from harness.runner.executors.local import LocalExecutor
+from harness.runner.runner import Runner
 from tests.unit.api.test_api import BROKEN, DIES, PROBLEM, RIGHT
 
 
@@ -105,8 +106,8 @@ def test_what_is_called_back_is_told_that_it_can_not_wait() -> None:
 
 
 def processes(mine: Harness) -> list[subprocess.Popen[bytes]]:
-    assert mine._flow is not None
-    return [each._process._process for each in mine._flow._executor._referees.values()]  # type: ignore[attr-defined]
+    assert mine._runner is not None
+    return [each._process for each in mine._runner._executor._referees.values()]  # type: ignore[attr-defined]
 
 
 def test_one_that_nobody_has_any_more_is_ended_after_its_work() -> None:
@@ -135,15 +136,15 @@ def test_a_close_that_was_interrupted_can_be_made_good(monkeypatch: pytest.Monke
     mine = Harness(device="host")
     mine.evaluate(PROBLEM, RIGHT)
     (referee,) = processes(mine)
-    close = flow.Flow.close
+    end = Runner.end
     interrupts = [KeyboardInterrupt()]
 
-    def interrupted(self: flow.Flow) -> None:
+    def interrupted(self: Runner[Result]) -> None:
         if interrupts:
             raise interrupts.pop()
-        close(self)
+        end(self)
 
-    monkeypatch.setattr(flow.Flow, "close", interrupted)
+    monkeypatch.setattr(Runner, "end", interrupted)
     with pytest.raises(KeyboardInterrupt):
         mine.close()
     assert referee.poll() is None
@@ -189,19 +190,19 @@ def test_an_interrupted_evaluation_that_had_not_begun_is_given_up(monkeypatch: p
 def test_a_start_that_fails_leaves_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started: list[LocalExecutor] = []
 
-    def fails(executor: LocalExecutor, *_: object) -> flow.Flow:
+    def fails(executor: LocalExecutor, *_: object) -> Runner[Result]:
         started.append(executor)
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(session, "Flow", fails)
+    monkeypatch.setattr(session, "Runner", fails)
     with Harness(device="host") as mine:
         with pytest.raises(RuntimeError, match="can't start new thread"):
             mine.submit(PROBLEM, BROKEN)
         assert [len(executor._referees) for executor in started] == [0]
         assert list(tmp_path.glob("harness-*")) == []
-        monkeypatch.setattr(session, "Flow", flow.Flow)
+        monkeypatch.setattr(session, "Runner", Runner)
         assert mine.evaluate(PROBLEM, BROKEN).status is Status.syntax_error
 
 

@@ -19,9 +19,9 @@ from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback
 from harness.report.html import Item, render
+from harness.results.leaderboard import By, leaderboard
 from harness.results.merge import merge
 from harness.results.reader import StoreError
-from harness.results.scoring import By, leaderboard
 from harness.results.writer import RunStore
 from tests.unit.report.test_board import record
 from tests.unit.report.test_page import read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from harness.core import labels
 from harness.core.choices import DeviceKind
 from harness.core.config import ConfigError, Machine, RunConfig, resolve
 from harness.core.labels import LABELS
-from harness.core.policy import Policy, parse_policy, refusal
+from harness.core.policy import Policy, apply, parse_policy
 from harness.core.status import Status
+from harness.core.task import Outcome
 
 MACHINE = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30)
 
@@ -27,38 +29,55 @@ def settled(tmp_path: Path, text: str = "", **options: object) -> RunConfig:
     return resolve(machine=MACHINE, run_id="r", file=file, options=options)
 
 
+def passed(*labels: str, **evidence: object) -> Outcome:
+    return Outcome(status=Status.passed, reason="right", speedup=2.5, labels=labels, evidence=evidence)
+
+
+def refuses(policy: Policy, outcome: Outcome) -> bool:
+    return apply(policy, outcome).status is Status.disqualified
+
+
 def test_without_a_policy_no_label_refuses() -> None:
-    assert refusal(Policy(), labels=tuple(LABELS), evidence={}) is None
+    outcome = passed(*LABELS)
+    assert apply(Policy(), outcome) is outcome
     assert not Policy()
 
 
 def test_a_label_refuses_by_name() -> None:
     policy = parse_policy({"refuse_labels": ["specialised_shape", "unexplained_time"]})
-    refused = refusal(policy, labels=("static_buffer", "unexplained_time"), evidence={}, speedup=2.5)
-    assert refused is not None
+    refused = apply(policy, passed("static_buffer", "unexplained_time", found="kept"))
     assert refused.status is Status.disqualified
+    assert refused.speedup is None
     assert "policy refuse_labels: unexplained_time" in refused.reason
     assert refused.evidence["policy"] == {"rule": "refuse_labels", "status_without": "passed", "speedup_without": 2.5}
-    assert refusal(policy, labels=("static_buffer",), evidence={}) is None
+    assert refused.evidence["found"] == "kept"
+    assert not refuses(policy, passed("static_buffer"))
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_who_passed_may_be_refused(status: Status) -> None:
+    outcome = replace(passed("static_buffer"), status=status)
+    after = apply(parse_policy({"refuse_labels": ["static_buffer"]}), outcome)
+    assert outcome.policy_may_refuse is (after is not outcome) is (status is Status.passed)
 
 
 def test_a_kernel_of_its_own_may_be_required() -> None:
     policy = parse_policy({"require_custom_kernel": True})
-    refused = refusal(policy, labels=(labels.TORCH_ONLY, labels.NO_CUSTOM_KERNEL), evidence={})
-    assert refused is not None
+    refused = apply(policy, passed(labels.TORCH_ONLY, labels.NO_CUSTOM_KERNEL))
+    assert refused.status is Status.disqualified
     assert "require_custom_kernel" in refused.reason
-    assert refusal(policy, labels=(labels.FALLS_BACK,), evidence={}) is None
+    assert not refuses(policy, passed(labels.FALLS_BACK))
     # What could not be found out refuses only where the policy says so.
-    assert refusal(policy, labels=(labels.UNCOUNTED,), evidence={}) is None
+    assert not refuses(policy, passed(labels.UNCOUNTED))
     both = parse_policy({"require_custom_kernel": True, "refuse_labels": [labels.UNCOUNTED]})
-    assert refusal(both, labels=(labels.UNCOUNTED,), evidence={}) is not None
+    assert refuses(both, passed(labels.UNCOUNTED))
 
 
-@pytest.mark.parametrize(("share", "refuses"), [(0.4, True), (0.5, False), (None, False), ("much", False)])
-def test_a_share_may_be_required(share: object, refuses: bool) -> None:
+@pytest.mark.parametrize(("share", "refused"), [(0.4, True), (0.5, False), (None, False), ("much", False)])
+def test_a_share_may_be_required(share: object, refused: bool) -> None:
     policy = parse_policy({"min_own_share": 0.5})
-    assert (refusal(policy, labels=(), evidence={"census": {"own_share": share}}) is not None) is refuses
-    assert refusal(policy, labels=(), evidence={}) is None
+    assert refuses(policy, passed(census={"own_share": share})) is refused
+    assert not refuses(policy, passed())
 
 
 @pytest.mark.parametrize(

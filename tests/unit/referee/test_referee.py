@@ -19,9 +19,9 @@ from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.devices.empty_kernel import MOST_APART_S, MOST_S
 from harness.hostcuda.translate.build import prepare_headers
-from harness.referee import session
+from harness.referee import timing_stage
 from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
-from harness.referee.timing.rounds import RoundLimits
+from harness.referee.timing.rounds import RoundRules
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
@@ -388,7 +388,9 @@ def test_a_timing_cut_short_before_each_variant_had_its_turn_is_no_pass(
 ) -> None:
     """Who takes up the time elsewhere would choose how little of its timed calls is looked at."""
     right = model("return torch.softmax(x, dim=1)")
-    monkeypatch.setattr(session, "RoundLimits", lambda **held: RoundLimits(**{**held, "deadline_s": lambda: -math.inf}))
+    monkeypatch.setattr(
+        timing_stage, "RoundRules", lambda **given: RoundRules(**{**given, "deadline_s": lambda: -math.inf})
+    )
     cut = judge(referee, right, tmp_path, timed=True)
     # Nor is it the solution's fault, whose calls took next to nothing of its time.
     assert (cut.status, cut.speedup) == (Status.harness_error, None), cut

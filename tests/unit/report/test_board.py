@@ -13,9 +13,10 @@ from rich.console import Console
 from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.report import board
+from harness.report import board, table
 from harness.report import csv as report_csv
-from harness.results.scoring import THRESHOLDS, By, leaderboard
+from harness.results.leaderboard import By, leaderboard
+from harness.results.scoring import THRESHOLDS
 
 
 def record(author: str, problem: str, speedup: float | None, **changes: Any) -> Record:
@@ -152,5 +153,5 @@ def test_markdown_is_a_table_for_each_group() -> None:
 
 
 def test_names_of_hosts_are_no_links() -> None:
-    assert board.escape_markdown("see www.example.com") == "see www&#46;example.com"
-    assert board.escape_markdown("WWW.example.com, awww. well") == "WWW&#46;example.com, awww. well"
+    assert table.escape_markdown("see www.example.com") == "see www&#46;example.com"
+    assert table.escape_markdown("WWW.example.com, awww. well") == "WWW&#46;example.com, awww. well"

@@ -26,9 +26,9 @@ from harness.protocol.kernel_rows import KernelRow
 from harness.referee.contestants.kernel_census import KernelSources, conclude
 from harness.report import figures
 from harness.report.feedback import feedback
+from harness.report.figures import points_of
 from harness.report.html import Item, inline, render, strip
 from harness.report.html.page import Changes
-from harness.report.points import points_of
 from harness.results.compare import compare_runs
 from harness.results.scoring import entries_of
 from harness.results.writer import RunStore

@@ -15,19 +15,13 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import digest_text
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.results.kernelbench import (
-    KernelBenchError,
-    KernelBenchSample,
-    export_run,
-    import_results,
-    metrics,
-    pass_at_k_document,
-    read_baseline,
-    read_eval_results,
-)
+from harness.results.kernelbench import export_run, import_results
+from harness.results.kernelbench.formats import KernelBenchError, KernelBenchSample, read_baseline, read_eval_results
 from harness.results.kernelbench.importing import LABEL, OTHER_HARDWARE
+from harness.results.kernelbench.metrics import metrics, pass_at_k_document
+from harness.results.leaderboard import By, leaderboard
 from harness.results.reader import StoreUnavailable
-from harness.results.scoring import By, entries_of, leaderboard
+from harness.results.scoring import entries_of
 from harness.results.writer import RunStore
 
 GPU = "NVIDIA H100 80GB HBM3"

@@ -18,15 +18,13 @@ from harness.core.problem import Problem, Solution, Workload
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome
+from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.scoring import (
-    By,
-    Metric,
     Selection,
     baselines_of,
     entries_of,
     fast_p,
     geometric_mean,
-    leaderboard,
     pass_at_k,
     score,
     select,

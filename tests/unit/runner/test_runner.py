@@ -17,19 +17,17 @@ from typing import Any
 
 import pytest
 
-from harness.api.flow import Flow
 from harness.api.result import Result
 from harness.core.choices import DeviceKind
 from harness.core.config import Machine, resolve
 from harness.core.environment import Environment, collect
 from harness.core.problem import Problem, Solution, Workload, digest_text
-from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome
+from harness.runner.events import SolutionFinished
 from harness.runner.executors import ExecutorError, Slot, SlotLost
-from harness.runner.listeners import PendingSolution
-from harness.runner.plan import PlannedSolution
-from harness.runner.runner import MOST_OPEN
+from harness.runner.plan import PendingSolution, PlannedSolution
+from harness.runner.runner import MOST_OPEN, Runner
 from tests.support.scripted import PROBLEM, RIGHT, SOON_S, Scripted
 
 
@@ -48,16 +46,18 @@ Submit = Callable[..., Future[Result]]
 
 
 @contextmanager
-def flowing(executor: Scripted, folder: Path, here: Environment, cache: Path) -> Iterator[tuple[Flow, Submit]]:
-    """A flow through `executor`, and what submits a source to it, to problem `a` or another."""
+def flowing(
+    executor: Scripted, folder: Path, here: Environment, cache: Path
+) -> Iterator[tuple[Runner[Result], Submit]]:
+    """A runner with `executor`, and what submits a source to it, to problem `a` or another."""
     machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**30)
     config = resolve(machine=machine, run_id="run", file=None, options={"paths": [folder], "cache_dir": cache})
     number = count()
 
-    def deliver(work: PendingSolution, record: Record) -> Result:
-        return Result(record=record, source=work.job.solution.source, log="")
+    def deliver(work: PendingSolution, event: SolutionFinished) -> Result:
+        return Result(record=event.record, source=work.job.solution.source, log="")
 
-    flow = Flow(executor, config, here, deliver)
+    runner = Runner(executor, config, here, deliver)
 
     def submit(source: str, problem: str = "a") -> Future[Result]:
         text = PROBLEM + f"# {problem}\n"
@@ -72,14 +72,13 @@ def flowing(executor: Scripted, folder: Path, here: Environment, cache: Path) ->
             source=source,
         )
         job = PlannedSolution(solution=solution, problem=held, workload=Workload(name="full"))
-        future: Future[Result] = Future()
-        flow.submit(PendingSolution(job=job, log_path=folder / f"{next(number)}.log"), future)
+        (future,) = runner.submit([PendingSolution(job=job, log_path=folder / f"{next(number)}.log")])
         return future
 
     try:
-        yield flow, submit
+        yield runner, submit
     finally:
-        flow.close()
+        runner.end()
 
 
 def statuses(futures: Sequence[Future[Result]]) -> list[Status]:
@@ -155,6 +154,16 @@ def test_what_comes_next_is_told_ahead(tmp_path: Path, here: Environment, cache:
         executor.opened.set()
         assert statuses(futures) == [Status.passed] * 4
     assert executor.ahead["a"][:1] == ["b"]
+
+
+def test_what_no_slot_evaluates_waits_for_none_to_open(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor = Scripted()
+    executor.opened.clear()
+    executor.at_fault = lambda problem: Outcome(status=Status.harness_error, reason="hangs")  # type: ignore[method-assign]
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        assert submit("x").result(SOON_S).reason == "hangs"
+        executor.opened.set()
+    assert not executor.told
 
 
 def test_a_problem_is_got_ready_while_its_first_solution_is_built(
@@ -330,13 +339,13 @@ def test_who_cancels_while_its_build_is_about_to_begin_is_told_once(
 ) -> None:
     """The builder comes upon the cancelled future before the future has told so."""
     executor, cancelled, last_begun = Scripted(builders=1), threading.Event(), threading.Event()
-    forget = Flow._forget
+    forget = Runner._forget
 
-    def forget_late(flow: Flow, work: PendingSolution) -> None:
+    def forget_late(runner: Runner[Result], work: PendingSolution, future: Future[Result]) -> None:
         if work.job.solution.source == "unwanted":
             cancelled.set()
             assert last_begun.wait(SOON_S)
-        forget(flow, work)
+        forget(runner, work, future)
 
     def building(source: str) -> None:
         if source == "first":
@@ -344,7 +353,7 @@ def test_who_cancels_while_its_build_is_about_to_begin_is_told_once(
         else:
             last_begun.set()
 
-    monkeypatch.setattr(Flow, "_forget", forget_late)
+    monkeypatch.setattr(Runner, "_forget", forget_late)
     executor.building = building
     with flowing(executor, tmp_path, here, cache) as (_, submit):
         futures = [submit("first"), submit("unwanted"), submit("last")]
@@ -383,9 +392,9 @@ def test_a_close_cancels_what_has_not_begun_and_tells_what_has(tmp_path: Path, h
 
     executor.building = building
     executor.close = closing.set  # type: ignore[method-assign]
-    with flowing(executor, tmp_path, here, cache) as (flow, submit):
+    with flowing(executor, tmp_path, here, cache) as (runner, submit):
         futures = [submit("begun"), submit("not yet")]
-        flow.close()
+        runner.end()
         with pytest.raises((ExecutorError, CancelledError), match=r"closed before|^$"):
             futures[0].result(SOON_S)
         with pytest.raises(CancelledError):
@@ -401,13 +410,13 @@ def test_a_close_does_not_wait_for_what_a_build_would_have_to_know(
     begun = tmp_path / "begun"
     hangs = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep({20 * SOON_S})\n"
     monkeypatch.setitem(globals(), "PROBLEM", hangs + PROBLEM)
-    with flowing(Scripted(), tmp_path, here, cache) as (flow, submit):
+    with flowing(Scripted(), tmp_path, here, cache) as (runner, submit):
         future = submit("x")
         end = time.monotonic() + SOON_S
         while not begun.exists():
             assert time.monotonic() < end
             time.sleep(0.01)
-        closing = threading.Thread(target=flow.close)
+        closing = threading.Thread(target=runner.end)
         closing.start()
         closing.join(SOON_S)
         assert not closing.is_alive()
@@ -430,14 +439,14 @@ def test_a_close_from_a_callback_lets_go_of_what_the_slot_owes(tmp_path: Path, h
     executor.building = lambda source: all_built.set() if source == "2" else None
     executor.judging, executor.settling, executor.is_due = judging, settling, lambda source: False
     executor.close = ended.set  # type: ignore[method-assign]
-    with flowing(executor, tmp_path, here, cache) as (flow, submit):
+    with flowing(executor, tmp_path, here, cache) as (runner, submit):
         futures = [submit(str(n)) for n in range(3)]
-        futures[2].add_done_callback(lambda _: flow.close())
+        futures[2].add_done_callback(lambda _: runner.end())
         assert statuses(futures[2:]) == [Status.passed]
         for future in futures[:2]:
             with pytest.raises(ExecutorError, match="closed before"):
                 future.result(SOON_S)
-        flow._runner.join()
+        runner.end()
         assert [made.released for made in executor.made] == [1, 1, 1]
 
 

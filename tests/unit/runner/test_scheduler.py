@@ -17,11 +17,8 @@ Item = BuiltSolution[str, str]
 
 
 def planned(*jobs: str, ahead: int = 100) -> Schedule[str, str]:
-    """A schedule of jobs `a1`, `a2`, `b1` (problem a, a, b), none of them built, whose slots x, y and z are open."""
-    schedule: Schedule[str, str] = Schedule([(job[0], job) for job in jobs], ahead=ahead)
-    for slot in "xyz":
-        schedule.open(slot)
-    return schedule
+    """A schedule of jobs `a1`, `a2`, `b1` (problem a, a, b), none of them built, with slots x, y and z."""
+    return Schedule([(job[0], job) for job in jobs], ahead=ahead, slots=3)
 
 
 def finish(schedule: Schedule[str, str], *jobs: str) -> None:
@@ -158,56 +155,35 @@ def test_what_a_lost_slot_had_goes_first_to_another_which_has_waited_for_it() ->
     got: list[str | None] = []
     waiting = taking(schedule, "y", got)
     assert waiting.is_alive(), "a slot left while another's job could still come back"
-    schedule.give_back("x", held)
+    schedule.leave("x")
+    assert schedule.give_back(held)
     waiting.join(60)
     assert got == ["a1"]
     schedule.judged()
     assert take(schedule, "y") is None
 
 
-def test_stop_wakes_everybody_and_names_what_is_left() -> None:
+def test_stop_wakes_everybody_and_takes_no_build_any_more() -> None:
     schedule = planned("a1", "a2")
     assert schedule.next_build() == ("a", "a1")
     ended: list[str | None] = []
     assert foreseen(schedule, "x") == ["a1"]
     waiting = taking(schedule, "x", ended)
-    schedule.stop()
+    assert schedule.stop() == []
     waiting.join(60)
     assert ended == [None]
     assert schedule.next_build() is None
-    schedule.built(BuiltSolution(job="a1", problem="a", built="b"))
-    assert [ready.job for ready in schedule.left_over()] == ["a1"]
-    assert schedule.left_over() == []
+    assert not schedule.built(BuiltSolution(job="a1", problem="a", built="b"))
+    assert schedule.stop() == []
 
 
-def test_a_slot_that_is_not_open_takes_nothing_and_nobody_waits_for_it() -> None:
-    schedule: Schedule[str, str] = Schedule([("a", "a1"), ("b", "b1")], ahead=9)
-    schedule.open("x")
-    got: list[str | None] = []
-    early = threading.Thread(target=lambda: got.append(take(schedule, "y")))
-    early.start()
-    assert foreseen(schedule, "x") == ["a1", "b1"]
-    assert schedule.next_build() == ("a", "a1")
-    finish(schedule, "a1")
-    early.join(0.1)
-    assert early.is_alive()
-    assert take(schedule, "x") == "a1"
-    assert schedule.next_build() == ("b", "b1")
-    finish(schedule, "b1")
-    schedule.open("y")
-    early.join(60)
-    assert got == ["b1"]
-
-
-def test_a_slot_that_never_opens_ends_with_the_last_verdict() -> None:
-    schedule: Schedule[str, str] = Schedule([("a", "a1")], ahead=9)
-    assert schedule.next_build() == ("a", "a1")
-    got: list[str | None] = []
-    early = threading.Thread(target=lambda: got.append(take(schedule, "y")))
-    early.start()
-    schedule.settled("a", "a1")
-    early.join(60)
-    assert got == [None]
+def test_stop_returns_what_is_built_and_what_was_taken_is_not_given_back() -> None:
+    schedule = filled("a1", "a2")
+    taken = schedule.take("x")
+    assert isinstance(taken, BuiltSolution)
+    assert [ready.job for ready in schedule.stop()] == ["a2"]
+    assert schedule.stop() == []
+    assert not schedule.give_back(taken)
 
 
 def test_slots_are_told_of_different_problems_once_the_most_built_first() -> None:
@@ -294,7 +270,7 @@ def test_one_problem_with_enough_for_several_slots_is_told_to_all_of_them() -> N
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_many_threads_judge_each_job_once(slots: int) -> None:
     jobs = [(f"p{n % 7}", f"p{n % 7}-{n}") for n in range(200)]
-    schedule: Schedule[str, str] = Schedule(jobs, ahead=8)
+    schedule: Schedule[str, str] = Schedule(jobs, ahead=8, slots=slots)
     judged: list[str] = []
     lock = threading.Lock()
 
@@ -307,7 +283,6 @@ def test_many_threads_judge_each_job_once(slots: int) -> None:
                 schedule.built(BuiltSolution(job=job, problem=problem, built=""))
 
     def judge(slot: str) -> None:
-        schedule.open(slot)
         while (found := schedule.take(slot)) is not None:
             if isinstance(found, ForeseenSolution):
                 continue
@@ -353,9 +328,7 @@ def test_dealing_loses_nothing_and_keeps_each_problems_order(problems: list[str]
 
 def visited(jobs: Sequence[tuple[Hashable, str]], slots: str) -> list[int]:
     """How many problems each slot comes to where all judge in turns, and no more is built ahead than they take."""
-    schedule: Schedule[str, str] = Schedule(jobs, ahead=len(slots))
-    for slot in slots:
-        schedule.open(slot)
+    schedule: Schedule[str, str] = Schedule(jobs, ahead=len(slots), slots=len(slots))
     at: dict[str, set[Hashable]] = {slot: set() for slot in slots}
     for _ in range(len(jobs) // len(slots)):
         for problem, job in [schedule.next_build() or pytest.fail("nothing to build") for _ in slots]:
@@ -386,14 +359,13 @@ def test_who_comes_next_to_a_problem_is_meant_to_stay_with_it() -> None:
 def flood(schedule: Schedule[str, str], *jobs: str) -> None:
     """These come, and are built at once."""
     for job in jobs:
-        schedule.add(job[0], job)
+        schedule.add([(job[0], job)])
         assert schedule.next_build() == (job[0], job)
         finish(schedule, job)
 
 
 def test_where_jobs_keep_coming_no_problem_holds_its_slot_for_ever() -> None:
     schedule: Schedule[str, str] = Schedule([], ahead=100, more=True)
-    schedule.open("x")
     flood(schedule, "a", "b1", "b2")
     assert take(schedule, "x") == "a"
     for number in range(MOST_PASSED_OVER):
@@ -405,9 +377,7 @@ def test_where_jobs_keep_coming_no_problem_holds_its_slot_for_ever() -> None:
 
 
 def test_what_is_overdue_is_taken_by_any_slot_and_known_beforehand() -> None:
-    schedule: Schedule[str, str] = Schedule([], ahead=100, more=True)
-    for slot in "xyz":
-        schedule.open(slot)
+    schedule: Schedule[str, str] = Schedule([], ahead=100, more=True, slots=3)
     flood(schedule, "a", "c", "b")
     assert [take(schedule, "x"), take(schedule, "y")] == ["a", "c"]
     assert [ready.job for ready in schedule.upcoming("z", 1)] == ["b"]  # and z is long at what it judges
@@ -425,10 +395,10 @@ def test_a_run_whose_jobs_are_known_changes_problems_no_more_often_than_it_must(
 
 
 def arriving(*jobs: str, slots: int, ahead: int = 100) -> list[str]:
-    """The order in which these are built that come at once, before any slot is open."""
+    """The order in which these are built that come at once."""
     schedule: Schedule[str, str] = Schedule([], ahead=ahead, more=True, slots=slots)
     for job in jobs:
-        schedule.add(job[0], job)
+        schedule.add([(job[0], job)])
     return [(schedule.next_build() or pytest.fail("nothing to build"))[1] for _ in jobs]
 
 
@@ -448,16 +418,14 @@ def test_what_has_waited_for_longest_is_built_in_the_end() -> None:
 
 def test_a_lost_slot_counts_no_more_where_jobs_keep_coming() -> None:
     schedule: Schedule[str, str] = Schedule([], ahead=100, more=True, slots=2)
-    for slot in "xy":
-        schedule.open(slot)
     flood(schedule, "a", "b")
     held = [schedule.take("x"), schedule.take("y")]
     for ready in held:
         assert isinstance(ready, BuiltSolution)
-        schedule.give_back("x", ready)  # what it was at, and what it owed
+        schedule.give_back(ready)  # what it was at, and what it owed
     schedule.leave("x")
     for job in ("c1", "d1", "c2", "d2"):
-        schedule.add(job[0], job)
+        schedule.add([(job[0], job)])
     assert [(schedule.next_build() or pytest.fail("nothing to build"))[1] for _ in range(4)] == ["c1", "c2", "d1", "d2"]
 
 
@@ -487,11 +455,11 @@ def test_what_is_withdrawn_is_given_to_nobody() -> None:
     building = [schedule.next_build() for _ in range(2)]
     finish(schedule, "a1")
     assert [job for _, job in filter(None, building)] == ["a1", "a2"]
-    dropped, built = schedule.withdraw(lambda job: job[0] == "a" or job == "b2")
+    dropped, built = schedule.withdraw({"a1", "a2", "b2"})
     assert sorted(dropped) == ["a1", "a2", "b2"]
     assert [ready.built for ready in built] == ["built a1"]
     assert not schedule.built(BuiltSolution(job="a2", problem="a", built="built a2"))
-    assert schedule.withdraw(lambda job: job[0] == "a") == ([], [])
+    assert schedule.withdraw({"a1", "a2"}) == ([], [])
     assert schedule.next_build() == ("b", "b1")
     finish(schedule, "b1")
     assert take(schedule, "x") == "b1"
@@ -502,7 +470,7 @@ def test_what_is_withdrawn_is_given_to_nobody() -> None:
 def test_a_build_that_fails_after_it_was_withdrawn_leaves_no_trace() -> None:
     schedule = planned("a1", "a2")
     assert schedule.next_build() == ("a", "a1")
-    assert schedule.withdraw(lambda job: job == "a1") == (["a1"], [])
+    assert schedule.withdraw({"a1"}) == (["a1"], [])
     schedule.settled("a", "a1")
     assert schedule.next_build() == ("a", "a2")
     assert schedule.built(BuiltSolution(job="a2", problem="a", built="built a2"))

@@ -39,7 +39,7 @@ def simulated(
 ) -> tuple[float, int]:
     """Steps until the last verdict, and how often a problem was made ready. Whatever may be built is built at once;
     with `more`, others could still come."""
-    schedule: Schedule[Job, None] = Schedule(order, ahead=AHEAD, more=more, slots=slots if more else 0)
+    schedule: Schedule[Job, None] = Schedule(order, ahead=AHEAD, more=more, slots=slots)
     at: dict[str, int] = {}
     unbuilt, unjudged, made_ready, end = len(order), 0, 0, 0.0
 
@@ -53,8 +53,6 @@ def simulated(
 
     coming = [(0.0, number, f"slot {number}") for number in range(slots)]
     judging = set()
-    for _, _, slot in coming:
-        schedule.open(slot)
     while coming:
         now, number, slot = heapq.heappop(coming)
         if slot in judging:

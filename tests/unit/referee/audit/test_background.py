@@ -19,7 +19,6 @@ from harness.core.problem import Workload
 from harness.core.status import Status
 from harness.protocol.messages import Attach, Broken, Stage
 from harness.referee.audit.audit import AuditSubject
-from harness.referee.audit.auditor import Auditor
 from harness.referee.audit.sanitizer import SanitizerTool
 from harness.referee.audit.small_workload import subject_of
 from harness.referee.audit.zygotes import SanitizerZygotes
@@ -28,7 +27,7 @@ from harness.referee.contestants.process import ContestantFailed, ContestantProc
 from harness.referee.correctness.perturbed_input import PerturbedInput
 from harness.referee.correctness.verifier import Verifier
 from harness.referee.gpu_exclusive import GpuExclusive
-from harness.referee.problem_state import variants
+from harness.referee.problem.stress_variants import checked_variants
 from tests.unit.referee.audit.test_small_workload import RIGHT, Court, Retried, a_court
 
 BEYOND = """========= Invalid __global__ read of size 4 bytes
@@ -142,7 +141,7 @@ def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
         return subject_of(*args, **more)
 
     if drawing:
-        monkeypatch.setattr("harness.referee.audit.background.subject_of", subject_if_there_is_room)
+        monkeypatch.setattr("harness.referee.background_checks.subject_of", subject_if_there_is_room)
     else:
         monkeypatch.setattr(type(device), "free_bytes", lambda *_: 0 if court.referee._owed else free())
     outcome = court.referee.judge(judged)
@@ -172,7 +171,8 @@ def test_libraries_that_find_no_memory_say_so_in_their_own_words(message: str, s
 
 def test_waiting_for_silence_takes_nothing_of_the_solutions_time(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
     limit_s = 10.0
-    monkeypatch.setattr(court.referee, "config", replace(court.referee.config, solution_timeout_s=limit_s))
+    hurried = replace(court.referee.config, solution_timeout_s=limit_s)
+    monkeypatch.setattr(court.referee, "context", replace(court.referee.context, config=hurried))
     waited = GpuExclusive.begin
 
     def long_wait(self: GpuExclusive) -> None:
@@ -192,7 +192,8 @@ def test_who_waits_for_draws_and_checks_alone_is_convicted_of_nothing(
     court: Court, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_s = 6.0
-    monkeypatch.setattr(court.referee, "config", replace(court.referee.config, solution_timeout_s=limit_s))
+    hurried = replace(court.referee.config, solution_timeout_s=limit_s)
+    monkeypatch.setattr(court.referee, "context", replace(court.referee.context, config=hurried))
     check = Verifier.check
 
     def slow_check(self: Verifier, *arguments: Any, **options: Any) -> Any:
@@ -244,8 +245,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(owner, name, noted)
 
-    for owner, name in ((Auditor, "announce"), (Auditor, "hold"), (Auditor, "withdraw"), (PerturbedInput, "check")):
-        note(owner, name)
+    for name in ("announce", "begin", "withdraw"):
+        note(GpuExclusive, name)
+    note(PerturbedInput, "check")
     return told
 
 
@@ -258,7 +260,7 @@ def test_audits_are_told_of_the_silence_before_the_last_check(court: Court, told
     told.clear()
     outcome = court.referee.judge(court.task(RIGHT, timed=True))
     assert outcome.status is Status.passed, outcome
-    assert told[:3] == ["announce", "check", "hold"], told
+    assert told[:3] == ["announce", "check", "begin"], told
     gate.open()
     assert court.referee.settle(waiting).status is Status.passed
 
@@ -270,7 +272,7 @@ def test_nothing_stays_held_where_no_measurement_follows(court: Court, told: lis
     assert court.referee.begin(waiting) is None
     told.clear()
     fails = f"""self.calls = getattr(self, "calls", 0) + 1
-        if self.calls > {len(variants(court.referee.config, failing.problem))} and not AUDITED:
+        if self.calls > {len(checked_variants(failing.problem, court.referee.config.seeds))} and not AUDITED:
             {end}
         """
     outcome = court.referee.judge(court.task(fails + RIGHT, timed=True))
@@ -312,7 +314,7 @@ def test_a_finding_is_confirmed_though_silence_was_announced(fresh_court: Court,
     assert side is not None
     while not side.ready:
         time.sleep(0.01)
-    waits_for_ever = threading.Timer(60.0, auditor.release)
+    waits_for_ever = threading.Timer(60.0, auditor.zygotes.release)
     waits_for_ever.start()
     try:
         outcome = court.referee.judge(task)

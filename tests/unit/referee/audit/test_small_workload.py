@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from harness.core.choices import DeviceKind
-from harness.core.policy import parse_policy, refusal
+from harness.core.policy import apply, parse_policy
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import RefereeConfig, SourcePart, Task
@@ -251,8 +251,8 @@ def test_a_tool_that_gives_no_answer_is_ended_and_told(court: Court, monkeypatch
     assert said.startswith("a call took more than "), said
     assert re.search(r"; the whole solution took at most \d+\.\d s under .*memcheck", said), said
     assert said.endswith("may have a barrier that some threads of a block never reach"), said
-    refused = refusal(parse_policy({"refuse_labels": ["audit_incomplete"]}), labels=outcome.labels, evidence={})
-    assert refused is not None
+    refused = apply(parse_policy({"refuse_labels": ["audit_incomplete"]}), outcome)
+    assert refused.status is Status.disqualified
     assert "a tool of the audit was missing or did not finish" in refused.reason
 
 
@@ -302,13 +302,13 @@ def test_what_nothing_could_audit_says_so(court: Court, monkeypatch: pytest.Monk
 def test_time_in_which_tools_are_held_is_nobodys(court: Court) -> None:
     auditor = court.referee._auditor
     assert auditor is not None
-    clock = auditor._sanitizer_zygotes.clock
-    auditor.hold()
-    auditor.hold()
+    clock = auditor.zygotes.clock
+    auditor.zygotes.hold()
+    auditor.zygotes.hold()
     held_s = clock()
     time.sleep(0.05)
     assert clock() == held_s
-    auditor.release()
+    auditor.zygotes.release()
     begin_s = clock()
     while clock() == begin_s:
         time.sleep(0.001)
@@ -336,15 +336,15 @@ def test_two_audits_go_on_at_once_and_stand_still_together(court: Court) -> None
     slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [court.referee.begin(task) for task in slow] == [None, None]
     wait_for(lambda: court.waiting(*slow) == 2 * len(SanitizerTool))
-    assert auditor.hold()
+    assert auditor.zygotes.hold()
     try:
         gate.open()
         time.sleep(1.5)  # longer than each needs to see it
-        assert auditor._sanitizer_zygotes.active == court.waiting(*slow) == 2 * len(SanitizerTool)
+        assert auditor.zygotes.active == court.waiting(*slow) == 2 * len(SanitizerTool)
     finally:
-        auditor.release()
+        auditor.zygotes.release()
     assert [court.referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
-    assert len(auditor._sanitizer_zygotes) == 2 * len(SanitizerTool)
+    assert len(auditor.zygotes) == 2 * len(SanitizerTool)
 
 
 def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
@@ -354,8 +354,8 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
     gate = court.gate()
     slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [referee.begin(task) for task in slow] == [None, None]
-    wait_for(lambda: auditor._sanitizer_zygotes.active == 2 * len(SanitizerTool))
-    assert auditor.hold()
+    wait_for(lambda: auditor.zygotes.active == 2 * len(SanitizerTool))
+    assert auditor.zygotes.hold()
     try:
         late = court.task(gate.audited + RIGHT)
         assert late.small is not None
@@ -368,7 +368,7 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
         assert side.audit.over
     finally:
         gate.open()
-        auditor.release()
+        auditor.zygotes.release()
     assert [referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
 
 
@@ -403,7 +403,7 @@ def test_a_problem_that_only_an_audits_draws_show_to_be_at_fault_is_told(
     def at_fault(*_: Any) -> None:
         raise ProblemError("the reference changes its state seen on some draws only")
 
-    monkeypatch.setattr("harness.referee.audit.background._wrong_values", at_fault)
+    monkeypatch.setattr("harness.referee.background_checks._wrong_values", at_fault)
     gate = court.gate()
     task = court.task((gate.audited if late else "") + RIGHT, timed=True)
     outcome = court.referee.begin(task)

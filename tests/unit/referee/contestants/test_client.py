@@ -62,22 +62,22 @@ def conversation(workspace: Workspace, closed: list[int], contestant: Any = None
 
 def test_an_output_that_changes_after_its_burst_is_a_late_write(workspace: Workspace) -> None:
     held = conversation(workspace, [0, 2])
-    held._expect_still()
+    held.expect_still()
     workspace.tensor(workspace.sets[1].outputs[0]).zero_()
-    held._expect_still()  # of another call
+    held.expect_still()  # of another call
     workspace.tensor(workspace.sets[2].outputs[1])[3] = 1.0
     with pytest.raises(ContestantFailed) as refused:
-        held._expect_still()
+        held.expect_still()
     assert refused.value.failure.status is Status.disqualified
 
 
 def test_a_process_that_ran_while_it_was_stopped_wrote_nothing_that_counts(workspace: Workspace) -> None:
     contestant = Stopped()
     held = conversation(workspace, [0], contestant)
-    held._expect_still()
+    held.expect_still()
     contestant.moved = True
     with pytest.raises(ContestantFailed) as refused:
-        held._expect_still()
+        held.expect_still()
     assert refused.value.failure.evidence == {"rule": "stopped"}
 
 

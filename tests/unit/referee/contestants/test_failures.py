@@ -14,7 +14,7 @@ from harness.core.status import VERDICT_FREE, Failure, Status
 from harness.protocol.messages import Broken, Stage
 from harness.referee.contestants.failures import MAX_REASON, REFUSAL, explained, failure_of, standing
 from harness.referee.contestants.findings import STATUS_OF_KIND
-from harness.referee.session import failed
+from harness.referee.context import EvidenceLog
 from harness.results.reward import reward_of
 
 BAD_ACCESS = {"kind": "memory_error", "kernel": "relu", "line": 14, "message": "out of bounds"}
@@ -70,7 +70,7 @@ def test_findings_that_decide_nothing_are_kept_and_make_their_labels() -> None:
     assert (failure.status, failure.reason) == (FAILED.status, FAILED.reason)
     assert failure.evidence["reports"] == [leak]
     assert "ended_as" not in failure.evidence
-    assert failed(failure, {}, ("static_buffer",)).labels == ("static_buffer", "leaks_memory")
+    assert EvidenceLog(labels=["static_buffer"]).failed(failure).labels == ("static_buffer", "leaks_memory")
 
 
 @pytest.mark.parametrize(

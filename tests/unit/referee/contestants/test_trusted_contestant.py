@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.task import Task
-from harness.referee.calibrate import BURSTS, SPARING_BURSTS, learn, learn_again
+from harness.referee.calibrate import BURSTS, SPARING_BURSTS, Calibrator
 from harness.referee.contestants.pool import TrustedContestant
 from harness.referee.problem.burst_plan import FEW_SETS
 from harness.referee.referee import Referee
@@ -52,11 +53,15 @@ TASK = Task(
 )
 
 
+def calibrator(referee: Referee) -> Calibrator:
+    return Calibrator(referee.config, random.Random(1), referee._standby)
+
+
 def learnt(referee: Referee, held: Problem, folder: Path) -> ProblemCalibration:
     task = replace(TASK, problem=held, log_path=folder / "log")
     workspace = referee.at_hand.workspace_for(task.problem, task.workload)
     workspace.publish()
-    return learn(referee._context(task), workspace, task, referee._standby)
+    return calibrator(referee).learn(workspace, task)
 
 
 def test_the_same_process_serves_several_problems(referee: Referee, tmp_path: Path) -> None:
@@ -86,7 +91,7 @@ def test_bursts_of_few_calls_are_known_apart_where_others_have_more(referee: Ref
         assert held.at_hand.workspace is not None
         low = replace(known, sparing=replace(known.sparing, per_call_s=1e-9))
         task = replace(TASK, log_path=tmp_path / "log", problem=problem())
-        again = learn_again(low, held._context(task), held.at_hand.workspace, task, held._standby)
+        again = calibrator(held).learn_again(low, held.at_hand.workspace, task)
         assert again.sparing is not None
         assert again.sparing.per_call_s == 1e-9, "the lower of both"
 
@@ -113,7 +118,7 @@ def test_the_first_one_tells_how_much_memory_every_one_has(referee: Referee, tmp
     )
     with_first = iter([5000, 3000])
     device = SimpleNamespace(taken_bytes=lambda: next(with_first))
-    standby = TrustedContestant(referee._contestant)
+    standby = TrustedContestant(referee.context.contestant)
     with standby.lent(task) as contestant:
         assert standby.give_back(contestant, device, peak_bytes=300) == 2000
     assert contestant.exit_report is not None

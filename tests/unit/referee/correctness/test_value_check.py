@@ -15,8 +15,7 @@ import torch
 
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.protocol.messages import BurstDone
-from harness.referee.correctness.compare import compare, enqueue
-from harness.referee.correctness.deferred_values import DeferredValues
+from harness.referee.correctness.compare import DeferredValues, compare, enqueue
 from harness.referee.correctness.precision import LIMITS
 from harness.referee.correctness.value_check import AnsweredCall, PendingCheck, ValueCheck
 from harness.referee.problem.workspace import Workspace

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.referee.problem.overhead import TimeLedger
+from harness.referee.problem.workspace import TimeLedger
 
 
 def test_what_is_nested_counts_once_towards_the_outer_name() -> None:

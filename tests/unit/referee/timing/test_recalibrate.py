@@ -6,6 +6,7 @@ Everything but the last part runs in sandboxed processes on the host device; wha
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -19,19 +20,22 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import Workload
 from harness.core.status import Failure, Status
 from harness.core.task import Task
-from harness.referee.calibrate import BURSTS, learn, learn_again
+from harness.referee.calibrate import BURSTS, Calibrator
 from harness.referee.contestants.census_request import take_census
+from harness.referee.contestants.client import ContestantClient
 from harness.referee.contestants.pool import TrustedContestant
-from harness.referee.contestants.process import ContestantFailed
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
+from harness.referee.context import EvidenceLog
 from harness.referee.problem.burst_plan import plan_calls
 from harness.referee.problem.workspace import Workspace
+from harness.referee.problem_state import CurrentProblem
 from harness.referee.referee import Referee
-from harness.referee.session import Session
 from harness.referee.timing.calibration import Calibration, calibrate, lower_of
 from harness.referee.timing.recalibrate import judge_fairly
 from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.timing.rounds import ReferenceRunner, Round, Rounds
 from harness.referee.timing.speedup import JudgedTimes, judge_times
+from harness.referee.timing_stage import TimingStage
 from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 from tests.unit.referee.test_referee import config, model, problem
@@ -61,21 +65,28 @@ class Court:
         )
         self.workspace: Workspace = referee.at_hand.workspace_for(self.task.problem, self.task.workload)
         self.workspace.publish()
-        self.known = learn(referee._context(self.task), self.workspace, self.task, referee._standby)
+        self.calibrator = Calibrator(referee.config, random.Random(1), referee._standby)
+        self.known = self.calibrator.learn(self.workspace, self.task)
         self.rounds = self._rounds()
+
+    def client(self, contestant: ContestantProcess) -> ContestantClient:
+        return self.referee.context.client(
+            self.workspace, contestant, self.task, EvidenceLog(), begin=time.perf_counter()
+        )
+
+    def timing_stage(self, client: ContestantClient) -> TimingStage:
+        return TimingStage(self.referee.context, client, EvidenceLog(), known=self.known, compared=None)
 
     def _rounds(self) -> Rounds:
         held: list[Round] = []
-        with self.referee._contestant(self.task) as contestant:
-            session = Session(
-                self.referee._context(self.task), self.workspace, contestant, self.task, {}, {}, time.perf_counter()
-            )
-            session._load()
+        with self.referee.context.contestant(self.task) as contestant:
+            client = self.client(contestant)
+            client.load()
             for number in range(4):
                 planned_calls = plan_calls(4, random.Random(number), number)
                 reference = ReferenceRunner(self.workspace).burst(planned_calls)
                 self.workspace.mask([planned_call.index for planned_call in planned_calls])
-                done, wall_s = session._burst(planned_calls)
+                done, wall_s = client.burst(planned_calls)
                 held.append(
                     Round(
                         planned_calls=planned_calls,
@@ -97,12 +108,12 @@ class Court:
             held.append(replace(one, solution=replace(one.solution, claims=claims)))
         return replace(self.rounds, held=held)
 
-    def judge(self, rounds: Rounds) -> Callable[[ProblemCalibration | None], JudgedTimes]:
+    def judge(self, rounds: Rounds) -> Callable[..., JudgedTimes]:
         # As on a GPU: on the host device what a flush costs at least is not known, and nobody is accused by it.
-        return lambda known: judge_times(rounds, device=DeviceKind.CUDA, known=known)
+        return functools.partial(judge_times, rounds, device=DeviceKind.CUDA)
 
     def again(self, known: ProblemCalibration) -> ProblemCalibration:
-        return learn_again(known, self.referee._context(self.task), self.workspace, self.task, self.referee._standby)
+        return self.calibrator.learn_again(known, self.workspace, self.task)
 
 
 @pytest.fixture(scope="module")
@@ -127,18 +138,19 @@ def disturbed(known: ProblemCalibration) -> ProblemCalibration:
     return replace(known, pauses=slow)
 
 
-def nobody() -> NoReturn:
+def none_needed() -> Iterator[ProblemCalibration]:
     raise AssertionError("there was no need for that")
+    yield
 
 
 def test_honest_code_is_not_convicted_by_a_disturbed_calibration(court: Court) -> None:
     wrong = disturbed(court.known)
     judge = court.judge(court.rounds)
-    accused = judge(wrong)
+    accused = judge(known=wrong)
     assert accused.by_calibration
     assert accused.failure is not None
     assert "cache flushes and output copies" in accused.reason
-    judged = judge_fairly(judge, wrong, lambda: court.again(wrong), nobody)
+    judged = judge_fairly(judge, wrong, (court.again(wrong) for _ in range(2)))
     assert judged.failure is None
     assert judged.speedup is not None
     assert judged.timing["calibrated_again"] == {"times": 1, "because": accused.reason}
@@ -162,7 +174,7 @@ def test_a_liar_gains_nothing(court: Court) -> None:
     judge = court.judge(court.lying())
     for known in (court.known, disturbed(court.known)):
         # Whether this machine was quiet is not what is tried here.
-        judged = judge_fairly(judge, known, lambda known=known: replace(court.again(known), calm=True), nobody)  # type: ignore[misc]
+        judged = judge_fairly(judge, known, (replace(court.again(each), calm=True) for each in [known] * 2))
         assert judged.failure is not None
         assert judged.failure.status is Status.disqualified
         assert "cache flushes and output copies" in judged.reason
@@ -170,30 +182,42 @@ def test_a_liar_gains_nothing(court: Court) -> None:
 
 
 def test_where_the_machine_is_never_quiet_nobody_is_convicted_and_nobody_scored(court: Court) -> None:
-    ended: list[bool] = []
     wrong = replace(disturbed(court.known), calm=False)
-    judged = judge_fairly(court.judge(court.rounds), wrong, lambda: wrong, lambda: ended.append(True))
+    judged = judge_fairly(court.judge(court.rounds), wrong, [wrong, wrong])
     assert judged.failure is not None
     assert judged.failure.status is Status.harness_error
     assert judged.speedup is None
-    assert ended == [True], "kernels of its own may keep the device busy: the second time it must be dead"
+    assert judged.timing["calibrated_again"]["times"] == 2
+
+
+def test_the_second_measurement_is_made_when_the_accused_is_dead(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of its own may keep the device busy."""
+    monkeypatch.setattr(court.referee.at_hand, "known", court.known)
+    monkeypatch.setattr(CurrentProblem, "learn_again", lambda self, task: court.known)
+    with court.referee.context.contestant(court.task) as contestant:
+        stage = court.timing_stage(court.client(contestant))
+        again = stage._new_calibrations()
+        next(again)
+        assert contestant.exit_report is None
+        next(again)
+        assert contestant.exit_report is not None
+        assert list(again) == []
 
 
 def test_the_second_measurement_may_acquit(court: Court) -> None:
     wrong = disturbed(court.known)
-    found = iter([replace(wrong, calm=False), court.known])
-    judged = judge_fairly(court.judge(court.rounds), wrong, lambda: next(found), lambda: None)
+    judged = judge_fairly(court.judge(court.rounds), wrong, [replace(wrong, calm=False), court.known])
     assert judged.failure is None
     assert judged.timing["calibrated_again"]["times"] == 2
 
 
 def test_other_verdicts_are_not_looked_into(court: Court) -> None:
-    assert "calibrated_again" not in judge_fairly(court.judge(court.rounds), court.known, nobody, nobody).timing
+    assert "calibrated_again" not in judge_fairly(court.judge(court.rounds), court.known, none_needed()).timing
     lying = court.lying()
     first = lying.held[0]
     claims = tuple(replace(claim, device_s=-1.0) for claim in first.solution.claims)
     lying.held[0] = replace(first, solution=replace(first.solution, claims=claims))
-    impossible = judge_fairly(court.judge(lying), court.known, nobody, nobody)
+    impossible = judge_fairly(court.judge(lying), court.known, none_needed())
     assert impossible.failure is not None
     assert impossible.failure.status is Status.disqualified
 
@@ -202,11 +226,10 @@ def test_where_trusted_code_can_not_run_what_is_known_is_in_doubt(court: Court) 
     def none(task: Task) -> NoReturn:
         raise ContestantFailed(Failure(status=Status.out_of_memory, reason="no memory for another process"))
 
-    found = learn_again(
-        court.known, court.referee._context(court.task), court.workspace, court.task, TrustedContestant(none)
-    )
-    assert not found.calm
-    assert found.pauses == court.known.pauses
+    calibrator = Calibrator(court.referee.config, random.Random(1), TrustedContestant(none))
+    known = calibrator.learn_again(court.known, court.workspace, court.task)
+    assert not known.calm
+    assert known.pauses == court.known.pauses
 
 
 def test_the_next_solution_of_a_problem_learnt_in_noise_is_preceded_by_learning_again(court: Court) -> None:
@@ -250,12 +273,10 @@ def test_bursts_that_others_disturb_in_turns_do_not_agree(costs_s: tuple[float, 
 
 def test_what_is_asked_of_the_dead_lacks_and_is_no_fault(court: Court) -> None:
     """An acquittal may come when the process of the acquitted was ended: its time stands, its kernels are unknown."""
-    with court.referee._contestant(court.task) as contestant:
-        session = Session(
-            court.referee._context(court.task), court.workspace, contestant, court.task, {}, {}, time.perf_counter()
-        )
-        session._load()
+    with court.referee.context.contestant(court.task) as contestant:
+        client = court.client(contestant)
+        client.load()
         contestant.kill()
         noted = take_census(contestant, court.workspace, coerce=False, timeout_s=10.0)
         assert "failed" in noted["lack"]
-        session.end_contestant(None)
+        court.timing_stage(client)._end_contestant(None)

@@ -29,8 +29,10 @@ from harness.referee.timing.rounds import (
     REFERENCE,
     SOLUTION,
     ReferenceRunner,
-    RoundLimits,
+    RoundRules,
     Rounds,
+    RoundSettings,
+    SolutionSide,
     run_rounds,
 )
 
@@ -74,14 +76,10 @@ def measured(call_s: float, long_s: float, known_s: float = 0.0, first_s: float 
         return run_rounds(
             workspace,
             ReferenceRunner(workspace),
-            burst,
-            lambda planned_calls, done: True,
-            lambda rounds: "interval" if len(rounds.held) >= 4 else None,
-            sets=SETS,
-            limits=RoundLimits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf"), long_s=long_s),
-            secret=random.Random(2),
-            look=lambda: lambda: True,
-            call_s=known_s,
+            SolutionSide(burst=burst, verify=lambda planned_calls, done: True),
+            RoundRules(settled=lambda rounds: "interval" if len(rounds.held) >= 4 else None),
+            RoundSettings(sets=SETS, min_samples=30, max_rounds=40, long_s=long_s, call_s=known_s),
+            random.Random(2),
         )
     finally:
         workspace.close()
@@ -135,19 +133,20 @@ def doubting(
         return run_rounds(
             workspace,
             ReferenceRunner(workspace),
-            lambda planned_calls: (
-                BurstDone(claims=(claim,) * len(planned_calls), reports=()),
-                1e-3 * len(planned_calls),
+            SolutionSide(
+                burst=lambda planned_calls: (
+                    BurstDone(claims=(claim,) * len(planned_calls), reports=()),
+                    1e-3 * len(planned_calls),
+                ),
+                verify=lambda planned_calls, done: True,
+                in_line_s=lambda: in_line_s,
             ),
-            lambda planned_calls, done: True,
-            lambda rounds: "interval" if len(rounds.held) >= least else None,
-            sets=SETS,
-            limits=RoundLimits(min_samples=8, max_rounds=40, deadline_s=lambda: float("inf")),
-            secret=random.Random(2),
-            look=lambda: lambda: True,
-            doubt=lambda rounds: "not explained" if next(made) in doubted else None,
-            in_line_s=lambda: in_line_s,
-            stress=stress,
+            RoundRules(
+                settled=lambda rounds: "interval" if len(rounds.held) >= least else None,
+                doubt=lambda rounds: "not explained" if next(made) in doubted else None,
+            ),
+            RoundSettings(sets=SETS, min_samples=8, max_rounds=40, stress=stress),
+            random.Random(2),
         )
     finally:
         workspace.close()
@@ -328,14 +327,10 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, cal
         rounds = run_rounds(
             workspace,
             ReferenceRunner(workspace),
-            burst,
-            lambda planned_calls, done: True,
-            lambda rounds: "budget",
-            sets=sets,
-            limits=RoundLimits(min_samples=1, max_rounds=40, deadline_s=lambda: float("inf")),
-            secret=random.Random(2),
-            look=lambda: lambda: True,
-            stress=stress,
+            SolutionSide(burst=burst, verify=lambda planned_calls, done: True),
+            RoundRules(settled=lambda rounds: "budget"),
+            RoundSettings(sets=sets, min_samples=1, max_rounds=40, stress=stress),
+            random.Random(2),
         )
     finally:
         workspace.close()
@@ -360,16 +355,17 @@ def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: 
         rounds = run_rounds(
             workspace,
             ReferenceRunner(workspace),
-            burst,
-            lambda planned_calls, done: True,
-            lambda rounds: None,
-            sets=SETS,
-            limits=RoundLimits(
-                min_samples=1, max_rounds=40, deadline_s=lambda: float("inf") if made <= in_time else float("-inf")
+            SolutionSide(burst=burst, verify=lambda planned_calls, done: True),
+            RoundRules(
+                settled=lambda rounds: None, deadline_s=lambda: float("inf") if made <= in_time else float("-inf")
             ),
-            secret=random.Random(2),
-            look=lambda: lambda: True,
-            stress=[("zero_mean", 0), ("large_values", 0), ("structured", 0)],
+            RoundSettings(
+                sets=SETS,
+                min_samples=1,
+                max_rounds=40,
+                stress=[("zero_mean", 0), ("large_values", 0), ("structured", 0)],
+            ),
+            random.Random(2),
         )
     finally:
         workspace.close()
@@ -409,14 +405,10 @@ def test_calls_of_each_timed_mode_are_over_inputs_that_are_not_the_problems_own(
         run_rounds(
             workspace,
             ReferenceRunner(workspace),
-            burst,
-            lambda planned_calls, done: True,
-            lambda rounds: "interval" if len(rounds.held) >= 30 else None,
-            sets=SETS,
-            limits=RoundLimits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf")),
-            secret=random.Random(2),
-            look=lambda: lambda: True,
-            stress=stress,
+            SolutionSide(burst=burst, verify=lambda planned_calls, done: True),
+            RoundRules(settled=lambda rounds: "interval" if len(rounds.held) >= 30 else None),
+            RoundSettings(sets=SETS, min_samples=30, max_rounds=40, stress=stress),
+            random.Random(2),
         )
     finally:
         workspace.close()

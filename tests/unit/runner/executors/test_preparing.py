@@ -5,6 +5,7 @@ Real builders, referees and contestants on the host device; what is learnt of a 
 
 from __future__ import annotations
 
+import random
 import re
 import signal
 import subprocess
@@ -23,9 +24,8 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome, Task
 from harness.devices import empty_kernel
-from harness.referee.calibrate import learn
+from harness.referee.calibrate import Calibrator
 from harness.referee.contestants.pool import TrustedContestant
-from harness.referee.context import RefereeContext
 from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Referee
 from harness.referee.timing.reference_timing import ProblemCalibration
@@ -104,15 +104,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_prepared_problem_is_made_ready_once_and_the_next_record_says_what_it_took(
     referee: Referee, made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learnt: list[str] = []
+    learnt, learn = list[str](), Calibrator.learn
 
-    def noted(
-        context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant
-    ) -> ProblemCalibration:
+    def noted(self: Calibrator, workspace: Workspace, task: Task) -> ProblemCalibration:
         learnt.append(workspace.problem.digest)
-        return learn(context, workspace, task, standby)
+        return learn(self, workspace, task)
 
-    monkeypatch.setattr("harness.referee.problem_state.learn", noted)
+    monkeypatch.setattr(Calibrator, "learn", noted)
     held, on_gpu = problem(), referee.config.device is DeviceKind.CUDA
     before = referee.at_hand.warmed
     prepare(referee, foreseen(held, tmp_path))
@@ -139,16 +137,15 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
     referee.at_hand.workspace_for(task.problem, task.workload)
     learnt: list[str] = []
 
-    def noted(
-        context: RefereeContext, workspace: Workspace, task: Task, standby: TrustedContestant
-    ) -> ProblemCalibration:
+    def noted(self: Calibrator, workspace: Workspace, task: Task) -> ProblemCalibration:
         learnt.append(workspace.problem.digest)
         empty_kernel.of(referee.device).own()
         return KNOWN
 
-    monkeypatch.setattr("harness.referee.problem_state.learn", noted)
+    monkeypatch.setattr(Calibrator, "learn", noted)
     monkeypatch.setattr(referee.at_hand, "config", replace(referee.config, device=DeviceKind.CUDA))
-    monkeypatch.setattr(referee.at_hand, "_standby", TrustedContestant(referee._trusted_contestant))
+    standby = TrustedContestant(referee._trusted_contestant)
+    monkeypatch.setattr(referee.at_hand, "_calibrator", Calibrator(referee.config, random.Random(1), standby))
     monkeypatch.setattr(referee.at_hand, "known", None)
     monkeypatch.setattr(referee.at_hand, "warmed", 0)
     referee.at_hand.warm_up(task)

@@ -1,10 +1,11 @@
-"""Several runs behind one conductor, with an executor whose verdicts and losses come when a test says so."""
+"""Several runs that share one runner, with an executor whose verdicts and losses come when a test says so."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,24 +16,25 @@ from harness.core.choices import DeviceKind
 from harness.core.config import Machine, resolve
 from harness.core.environment import Environment, collect
 from harness.core.problem import Problem, Solution, Workload, digest_text
-from harness.core.record import Record
-from harness.runner.executors import Built, ExecutorError, Slot, SlotLost
-from harness.runner.listeners import Kind, PendingSolution
-from harness.runner.plan import PlannedSolution
+from harness.runner.events import Event, Noted, SolutionFinished
+from harness.runner.executors import ExecutorError, Slot, SlotLost
+from harness.runner.plan import PendingSolution, PlannedSolution
+from harness.runner.runner import Runner
 from harness.runner.service import ServiceError
 from harness.runner.service.kept import WarmPool
-from harness.runner.shared_runner import RunShare, SharedRunner
 from tests.support.scripted import PROBLEM, SOON_S, Scripted
+
+Shared = Runner[SolutionFinished]
 
 
 class Run:
-    """A run: its works, and what it is told."""
+    """A run: its works, their futures, and what it is told."""
 
     def __init__(self, folder: Path, name: str, *sources: str) -> None:
         self.name = name
         self.works = [self._work(folder, source) for source in sources]
-        self.told: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-        self.share: RunShare | None = None
+        self.notes: list[str] = []
+        self.futures: list[Future[SolutionFinished]] = []
 
     def _work(self, folder: Path, source: str) -> PendingSolution:
         problem = Problem(id="local/a", name="a", path=Path("a.py"), source=PROBLEM, digest=digest_text(PROBLEM))
@@ -41,41 +43,27 @@ class Run:
         job = PlannedSolution(solution=solution, problem=problem, workload=Workload(name="full"))
         return PendingSolution(job=job, log_path=folder / f"{self.name}-{source}.log")
 
-    def begin(self, shared: SharedRunner) -> Run:
-        self.share = shared.share(self, self.works)
-        self.share.start()
+    def begin(self, shared: Shared) -> Run:
+        self.futures = shared.submit(self.works, self._notify)
         return self
 
-    def until_left(self) -> list[tuple[str, str]]:
-        """All that it is told until nothing more comes, less the builds."""
-        told: list[tuple[str, str]] = []
-        while [what for what, _ in told].count("left") < len(RunShare.kinds):
-            told.append(self.told.get(timeout=SOON_S))
-        # A build that was under way when nothing was left to judge it may come to its end.
-        assert all(self.told.get()[0] == "built" for _ in range(self.told.qsize()))
-        return [each for each in told if each[0] not in ("left", "built")]
+    def _notify(self, event: Event) -> None:
+        if isinstance(event, Noted):
+            self.notes.append(event.message)
 
-    def wanted(self, work: PendingSolution) -> bool:
-        return True
+    def ends(self) -> list[str]:
+        """What became of each of its solutions: its source, or why it has no record."""
+        return [self._end(work, future) for work, future in zip(self.works, self.futures, strict=True)]
 
-    def built(self, work: PendingSolution, built: Built) -> None:
-        self.told.put(("built", work.job.solution.source))
-
-    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
-        assert record.author == self.name
-        self.told.put(("finished", work.job.solution.source))
-
-    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
-        self.told.put(("failed", str(error)))
-
-    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
-        self.told.put(("lost", str(lost)))
-
-    def left(self, kind: Kind) -> None:
-        self.told.put(("left", kind))
-
-    def noted(self, message: str) -> None:
-        self.told.put(("noted", message))
+    def _end(self, work: PendingSolution, future: Future[SolutionFinished]) -> str:
+        try:
+            record = future.result(SOON_S).record
+        except CancelledError:
+            return "cancelled"
+        except ExecutorError as error:
+            return str(error)
+        assert (record.author, record.solution) == (self.name, work.job.solution.label)
+        return work.job.solution.source
 
 
 @pytest.fixture(scope="module")
@@ -89,18 +77,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def sharing(executor: Scripted, here: Environment, cache: Path) -> Iterator[SharedRunner]:
+def sharing(executor: Scripted, here: Environment, cache: Path) -> Iterator[Shared]:
     machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**30)
     config = resolve(machine=machine, run_id="run", options={"paths": [Path()], "cache_dir": cache})
-    shared = SharedRunner(executor, config, here)
+    shared = Runner(executor, config, here, lambda work, event: event)
     try:
         yield shared
     finally:
-        shared.close()
-
-
-def finished(*sources: str) -> list[tuple[str, str]]:
-    return [("finished", source) for source in sources]
+        shared.end()
 
 
 def test_each_run_gets_its_own(tmp_path: Path, here: Environment, cache: Path) -> None:
@@ -108,9 +92,9 @@ def test_each_run_gets_its_own(tmp_path: Path, here: Environment, cache: Path) -
     with sharing(executor, here, cache) as shared:
         runs = [Run(tmp_path, name, *(f"{name}{n}" for n in range(5))).begin(shared) for name in ("ann", "bob", "cy")]
         for run in runs:
-            assert sorted(run.until_left()) == finished(*(f"{run.name}{n}" for n in range(5)))
-        assert Run(tmp_path, "later", "x").begin(shared).until_left() == finished("x")
-        assert Run(tmp_path, "empty").begin(shared).until_left() == []
+            assert run.ends() == [f"{run.name}{n}" for n in range(5)]
+        assert Run(tmp_path, "later", "x").begin(shared).ends() == ["x"]
+        assert Run(tmp_path, "empty").begin(shared).ends() == []
     assert all(made.released == 1 for made in executor.made)
 
 
@@ -129,35 +113,38 @@ def test_a_run_that_stops_gets_what_is_being_judged_and_the_others_go_on(
         stopped = Run(tmp_path, "ann", *(f"a{n}" for n in range(6))).begin(shared)
         assert judging.wait(SOON_S)
         other = Run(tmp_path, "bob", "b0", "b1").begin(shared)
-        assert stopped.share is not None
-        stopped.share.stop()
-        assert stopped.share.judging == 1
+        assert shared.cancel(stopped.futures) == 1
+        assert shared.cancel(stopped.futures) == 1
+        assert all(future.done() for future in stopped.futures[1:])
         go_on.set()
-        assert stopped.until_left() == finished("a0")
-        stopped.share.close()
-        assert sorted(other.until_left()) == finished("b0", "b1")
+        assert stopped.ends() == ["a0", *["cancelled"] * 5]
+        assert other.ends() == ["b0", "b1"]
     assert {source for what, source in executor.told if what == "judged"} == {"a0", "b0", "b1"}
     assert all(made.released == 1 for made in executor.made)
 
 
-def test_nobody_listens_for_a_run_that_is_closed(tmp_path: Path, here: Environment, cache: Path) -> None:
-    executor, judging, go_on = Scripted(), threading.Event(), threading.Event()
+def test_a_run_that_stops_leaves_no_build(tmp_path: Path, here: Environment, cache: Path) -> None:
+    """What is built, and what is being built, is released before any slot could take it."""
+    executor, building, go_on = Scripted(builders=1), threading.Event(), threading.Event()
+    executor.opened.clear()
 
-    def judge(slot: Slot, source: str) -> None:
-        if source == "a0":
-            judging.set()
+    def build(source: str) -> None:
+        if source == "a1":
+            building.set()
             assert go_on.wait(SOON_S)
 
-    executor.judging = judge
+    executor.building = build
     with sharing(executor, here, cache) as shared:
-        gone = Run(tmp_path, "ann", "a0", "a1").begin(shared)
-        assert judging.wait(SOON_S)
-        assert gone.share is not None
-        gone.share.close()
+        stopped = Run(tmp_path, "ann", "a0", "a1", "a2").begin(shared)
+        assert building.wait(SOON_S)
+        assert shared.cancel(stopped.futures) == 0
+        assert stopped.ends() == ["cancelled"] * 3
+        assert [made.released for made in executor.made] == [1]
+        other = Run(tmp_path, "bob", "b0").begin(shared)
         go_on.set()
-        assert Run(tmp_path, "bob", "b0").begin(shared).until_left() == finished("b0")
-        assert ("finished", "a0") not in [gone.told.get() for _ in range(gone.told.qsize())]
-    assert all(made.released == 1 for made in executor.made)
+        executor.opened.set()
+        assert other.ends() == ["b0"]
+    assert [(made.source, made.released) for made in executor.made] == [("a0", 1), ("a1", 1), ("b0", 1)]
 
 
 def test_a_lost_slot_is_told_to_all_and_the_last_one_ends_them(tmp_path: Path, here: Environment, cache: Path) -> None:
@@ -172,11 +159,25 @@ def test_a_lost_slot_is_told_to_all_and_the_last_one_ends_them(tmp_path: Path, h
         runs = [Run(tmp_path, name, f"{name}0").begin(shared) for name in ("ann", "bob")]
         both.wait(SOON_S)
         for run in runs:
-            assert run.until_left() == [("lost", "gone")]
-            assert run.share is not None
-            assert run.share.lost == "gone"
+            assert run.ends() == ["no device is left: gone"]
+            assert run.notes == ["out of service: gone"]
         assert not shared.usable
-        assert Run(tmp_path, "late", "x").begin(shared).until_left() == [("lost", "gone")]
+        assert Run(tmp_path, "late", "x").begin(shared).ends() == ["no device is left: gone"]
+
+
+def test_a_slot_that_is_lost_with_the_last_solution_is_told_before_its_record(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    executor = Scripted(slots=2)
+
+    def judge(slot: Slot, source: str) -> None:
+        raise SlotLost(f"{slot.name} gone")
+
+    executor.judging = judge
+    with sharing(executor, here, cache) as shared:
+        run = Run(tmp_path, "ann", "a0").begin(shared)
+        assert run.ends() == ["a0"], "a harness_error"
+        assert sorted(run.notes) == ["out of service: slot 0 gone", "out of service: slot 1 gone"]
 
 
 class Rooms(WarmPool):
@@ -187,11 +188,11 @@ class Rooms(WarmPool):
         self._here, self._cache = here, cache
         self.opened: list[Scripted] = []
 
-    def _opened(self, settings: Mapping[str, Any]) -> SharedRunner:
+    def _opened(self, settings: Mapping[str, Any]) -> Shared:
         machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**30)
         config = resolve(machine=machine, run_id="run", options={"paths": [Path()], "cache_dir": self._cache})
         self.opened.append(Scripted(slots=2))
-        return SharedRunner(self.opened[-1], config, self._here)
+        return Runner(self.opened[-1], config, self._here, lambda work, event: event)
 
 
 def test_what_lost_a_slot_is_used_to_the_end_and_then_opened_anew(
@@ -211,7 +212,8 @@ def test_what_lost_a_slot_is_used_to_the_end_and_then_opened_anew(
 
         executor.judging = judge
         run = Run(tmp_path, "ann", "a0", "a1").begin(shared)
-        assert sorted(run.until_left()) == [*finished("a0", "a1"), ("lost", "gone")]
+        assert run.ends() == ["a0", "a1"]
+        assert run.notes == ["out of service: gone"]
         assert rooms.enter({"seeds": 1}) is shared
         rooms.leave()
         rooms.leave()
@@ -268,5 +270,5 @@ def test_what_can_not_be_had_is_told_to_the_run_that_it_belongs_to(
     executor.building = build
     with sharing(executor, here, cache) as shared:
         ann, bob = (Run(tmp_path, name, f"{name[0]}0", f"{name[0]}1").begin(shared) for name in ("ann", "bob"))
-        assert sorted(ann.until_left()) == [("failed", "no builder"), ("finished", "a1")]
-        assert sorted(bob.until_left()) == finished("b0", "b1")
+        assert ann.ends() == ["no builder", "a1"]
+        assert bob.ends() == ["b0", "b1"]

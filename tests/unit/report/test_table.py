@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from harness.report.narrow import EACH, Fitting
+from harness.report.table import EACH, Fitting
 
 HEADERS = ("problem", "solution", "outcome", "speedup", "remark")
 ROWS = (

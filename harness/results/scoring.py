@@ -12,10 +12,6 @@ fast_0, which is correctness, and for no other p. Of several records of one solu
 noise floor counts as 1. The mean speedup is the geometric mean over correct solutions (A. Ouyang et al., "KernelBench:
 Can LLMs Write Efficient GPU Kernels?", 2025, arXiv:2502.10517). pass@k is the unbiased estimator 1 - C(n-c, k) / C(n,
 k) of M. Chen et al., "Evaluating Large Language Models Trained on Code", 2021, arXiv:2107.03374, section 2.1.
-
-**Record keys.** For the baseline in `timing.baseline` (default eager): the record's `speedup`, with its interval in
-`timing.speedup.low` and `.high` (or `timing.speedup_interval`). For others: `timing.baselines.<name>` with `speedup`,
-`low`, `high`. Fraction of the speed of light: `timing.speed_of_light.fraction`.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -32,6 +28,7 @@ from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.stats import may_be_one, same_within
 from harness.core.status import VERDICT_FREE, Status
+from harness.results.evidence import mapping, positive
 from harness.results.latest import recency
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
@@ -46,12 +43,7 @@ DECLARED = "declared"
 def fast_p(speedups: Sequence[float | None], p: float) -> float | None:
     """Return the share of results with a speedup strictly above `p`.
 
-    Args:
-        speedups: One speedup per result; None for an incorrect result.
-        p: The threshold.
-
-    Returns:
-        The share; None without results. Source: KernelBench, arXiv:2502.10517.
+    None without results. An incorrect result has the speedup None.
     """
     if not speedups:
         return None
@@ -59,13 +51,7 @@ def fast_p(speedups: Sequence[float | None], p: float) -> float | None:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Return the geometric mean.
-
-    Args:
-        values: Positive finite numbers.
-
-    Returns:
-        The mean; None without values.
+    """Return the geometric mean; None without values.
 
     Raises:
         ValueError: A value is not positive and finite.
@@ -79,17 +65,9 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float | None:
-    """Return the chance that at least one of `k` drawn samples is correct.
+    """Return the chance that one of `k` samples is correct, drawn without replacement.
 
-    The estimator is 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374, section 2.1).
-
-    Args:
-        samples: Number n of samples.
-        correct: Number c of correct samples.
-        k: Number of draws without replacement.
-
-    Returns:
-        The chance; None if there are fewer than `k` samples.
+    The estimator is 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374, section 2.1). None if there are fewer than `k` samples.
 
     Raises:
         ValueError: The numbers contradict each other, or `k` is below 1.
@@ -108,13 +86,8 @@ def pass_at_k(samples: int, correct: int, k: int) -> float | None:
 class LikeGroup:
     """Conditions that results must share to be compared.
 
-    Attributes:
-        device: Device kind.
-        processor: Model of the GPU or CPU; `unknown` if the record names none.
-        workload: Workload.
-        baseline: Baseline of the speedups.
-        precision: `declared` if each problem uses its own class, else the class that the run requested.
-        driver: GPU driver; empty on the host device.
+    `processor` is `unknown` if the record names none. `precision` is `declared` if each problem uses its own class,
+    else the class that the run requested. `driver` is empty on the host device.
     """
 
     device: str
@@ -126,25 +99,34 @@ class LikeGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRecord:
-    """The parts of a record that scores use.
+class Figures:
+    """How fast one solution is, or several on average.
 
     Attributes:
-        group: Conditions of the record.
-        problem: The problem's id.
-        problem_digest: Digest of the problem's file.
-        author: The author.
-        solution: The solution.
-        sample: Sample number.
-        status: The record's status.
-        reason: The record's reason.
-        speedup: Speedup; None if it did not pass or was not timed.
-        low: Lower end of the speedup's interval.
-        high: Upper end of the speedup's interval.
+        speedup: Speedup; None if nothing passed or nothing was timed.
+        low: Lower end of the speedup's 95 % interval.
+        high: Upper end of the interval.
+        floor: Noise floor, a difference of logs; 0 if none was measured.
         sol_fraction: Reached fraction of the speed of light.
-        labels: The record's labels.
-        floor: Noise floor of its session, a difference of logs; 0 if none was measured.
     """
+
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    floor: float = 0.0
+    sol_fraction: float | None = None
+
+    @property
+    def same_within(self) -> float | None:
+        """Share within which the speedup is 1; None if it is not, or no floor is known."""
+        if self.speedup is None or self.floor == 0.0:
+            return None
+        return same_within(self.speedup, self.low, self.high, floor=self.floor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRecord(Figures):
+    """The parts of a record that scores use, with its speedup over one baseline."""
 
     group: LikeGroup
     problem: str
@@ -154,19 +136,7 @@ class ScoredRecord:
     sample: int | None
     status: Status
     reason: str
-    speedup: float | None = None
-    low: float | None = None
-    high: float | None = None
-    sol_fraction: float | None = None
     labels: tuple[str, ...] = ()
-    floor: float = 0.0
-
-    @property
-    def same_within(self) -> float | None:
-        """Share within which the speedup is 1; None if it is not, or no floor is known."""
-        if self.speedup is None or self.floor == 0.0:
-            return None
-        return same_within(self.speedup, self.low, self.high, floor=self.floor)
 
     @property
     def counted(self) -> float | None:
@@ -191,41 +161,33 @@ class ScoredRecord:
 
 
 def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[ScoredRecord, ...]:
-    """Convert records to entries.
+    """Convert records to entries, in their order.
 
     Of several records of one solution in one group, only the latest is kept. A passed record without a speedup over
     `baseline` becomes an untimed pass.
-
-    Args:
-        records: Records of any runs.
-        baseline: Baseline of the speedups.
-
-    Returns:
-        The entries, in the order of the records.
     """
-    latest: dict[tuple[object, ...], tuple[datetime, int, ScoredRecord]] = {}
-    for place, record in enumerate(records):
-        entry = _entry(record, baseline)
+    latest: dict[tuple[object, ...], tuple[datetime, ScoredRecord]] = {}
+    for record in records:
+        entry, when = scored(record, baseline), recency(record)
         key = (entry.group, entry.problem, entry.author, entry.solution, entry.sample)
-        stamp = (recency(record), place)
-        if key not in latest or latest[key][:2] <= stamp:
-            latest[key] = (*stamp, entry)
-    return tuple(entry for _, _, entry in latest.values())
+        if key not in latest or latest[key][0] <= when:
+            latest[key] = (when, entry)
+    return tuple(entry for _, entry in latest.values())
 
 
-def _entry(record: Record, baseline: str) -> ScoredRecord:
+def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
+    """Convert one record to an entry."""
     speedup, low, high = _speedup(record, baseline)
     gpu = record.device is DeviceKind.CUDA
-    processor = record.environment.get("gpu" if gpu else "cpu")
     driver = record.environment.get("driver") if gpu else None
     return ScoredRecord(
         group=LikeGroup(
             device=record.device.value,
-            processor=str(processor) if processor else "unknown",
+            processor=str(record.environment.get("gpu" if gpu else "cpu") or "unknown"),
             workload=record.workload,
             baseline=baseline,
             precision=str(record.evidence.get("precision_override") or DECLARED)[:20],
-            driver=str(driver)[:40] if driver else "",
+            driver=str(driver or "")[:40],
         ),
         problem=record.problem,
         problem_digest=record.problem_digest,
@@ -237,10 +199,23 @@ def _entry(record: Record, baseline: str) -> ScoredRecord:
         speedup=speedup,
         low=low,
         high=high,
-        sol_fraction=_number(_inner(record.timing, "speed_of_light"), "fraction"),
+        sol_fraction=positive(mapping(record.timing, "speed_of_light").get("fraction")),
         labels=record.labels,
-        floor=_number(_inner(record.timing, "noise_floor"), "log_width") or 0.0,
+        floor=noise_floor_of(record) or 0.0,
     )
+
+
+def by_group(records: Iterable[Record], baseline: str = EAGER) -> dict[LikeGroup, list[Record]]:
+    """Group comparable records, in the order of the leaderboard."""
+    groups: dict[LikeGroup, list[Record]] = defaultdict(list)
+    for record in records:
+        groups[scored(record, baseline).group].append(record)
+    return dict(sorted(groups.items()))
+
+
+def noise_floor_of(record: Record) -> float | None:
+    """Return the measured noise floor of a record, a difference of logs."""
+    return positive(mapping(record.timing, "noise_floor").get("log_width"))
 
 
 def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None, float | None]:
@@ -248,17 +223,17 @@ def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None,
     if record.status is not Status.passed:
         return None, None, None
     if baseline != main_baseline(record):
-        held = _inner(_inner(record.timing, "baselines"), baseline)
-        speedup = _number(held, "speedup")
-        return (None, None, None) if speedup is None else (speedup, _number(held, "low"), _number(held, "high"))
-    if record.speedup is None:
+        held = mapping(record.timing, "baselines", baseline)
+        speedup = positive(held.get("speedup"))
+    else:
+        held, speedup = mapping(record.timing, "speedup"), record.speedup
+    if speedup is None:
         return None, None, None
-    held = _inner(record.timing, "speedup")
-    low, high = _number(held, "low"), _number(held, "high")
-    pair = (record.timing or {}).get("speedup_interval")
+    low, high = positive(held.get("low")), positive(held.get("high"))
+    pair = (record.timing or {}).get("speedup_interval") if baseline == main_baseline(record) else None
     if low is None and isinstance(pair, list | tuple) and len(pair) == 2:
-        low, high = (_number({"end": end}, "end") for end in pair)
-    return record.speedup, low, high
+        low, high = map(positive, pair)
+    return speedup, low, high
 
 
 def main_baseline(record: Record) -> str:
@@ -269,26 +244,10 @@ def main_baseline(record: Record) -> str:
 
 def baselines_of(record: Record) -> tuple[str, ...]:
     """Return the baselines other than eager that the record has a speedup over."""
-    held = _inner(record.timing, "baselines") or {}
     main = [main_baseline(record)] if record.speedup is not None else []
-    others = [name for name in held if _number(_inner(held, name), "speedup") is not None]
+    held = mapping(record.timing, "baselines")
+    others = [name for name in held if positive(mapping(held, name).get("speedup")) is not None]
     return tuple(name for name in (*main, *others) if name != EAGER)
-
-
-def _inner(held: Any, key: str) -> Mapping[str, Any] | None:
-    value = held.get(key) if isinstance(held, Mapping) else None
-    return value if isinstance(value, Mapping) else None
-
-
-def _number(held: Mapping[str, Any] | None, key: str) -> float | None:
-    """Return a positive finite number.
-
-    None for anything else (another harness may write it).
-    """
-    value = held.get(key) if held is not None else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value > 0.0 else None
 
 
 class Selection(StrEnum):
@@ -301,23 +260,15 @@ class Selection(StrEnum):
 
 
 def select(entries: Iterable[ScoredRecord], selection: Selection) -> tuple[ScoredRecord, ...]:
-    """Select the entries to score.
-
-    Args:
-        entries: Entries of any groups.
-        selection: `best` for one entry per group, author and problem; `all` for every entry.
-
-    Returns:
-        The selected entries.
+    """Select the entries to score: one per group, author and problem, or all of them.
 
     Raises:
         ValueError: `selection` is unknown.
     """
-    held = tuple(entries)
     if Selection(selection) is Selection.all:
-        return held
+        return tuple(entries)
     best: dict[tuple[object, ...], ScoredRecord] = {}
-    for entry in held:
+    for entry in entries:
         key = (entry.group, entry.author, entry.problem, entry.problem_digest)
         if key not in best or merit(entry) > merit(best[key]):
             best[key] = entry
@@ -330,8 +281,11 @@ def merit(entry: ScoredRecord) -> tuple[int, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """Figures over the entries of one group. Shares are None if nothing counts.
+class Tally(Figures):
+    """Counts and figures over several entries. Shares are None if nothing counts.
+
+    `speedup` is the geometric mean of the speedups, and has an interval if every speedup has one. `floor` is the mean
+    of all floors, whose errors may have one sign. `sol_fraction` is a geometric mean, too.
 
     Attributes:
         results: Number of results with a verdict.
@@ -340,33 +294,26 @@ class Score:
         disqualified: Number of disqualified results.
         unjudged: Number of results without a verdict, not among `results`.
         fast_p: Share of results with a speedup above p, by p.
-        geomean: Geometric mean of the speedups.
-        low: Lower end of the mean's interval; None unless every speedup has an interval.
-        high: Upper end of the mean's interval.
-        floor: Noise floor of the mean, a difference of logs: the mean of all floors, whose errors may have one sign.
-        sol_fraction: Geometric mean of the fractions of the speed of light.
-        pass_at_k: pass@k, by k.
     """
 
-    results: int
-    passed: int
-    untimed: int
-    disqualified: int
-    unjudged: int
-    fast_p: Mapping[float, float | None]
-    geomean: float | None
-    low: float | None
-    high: float | None
-    floor: float
-    sol_fraction: float | None
+    results: int = 0
+    passed: int = 0
+    untimed: int = 0
+    disqualified: int = 0
+    unjudged: int = 0
+    fast_p: Mapping[float, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score(Tally):
+    """A tally of one author in one group, with pass@k by k."""
+
     pass_at_k: Mapping[int, float | None]
 
     @property
-    def same_within(self) -> float | None:
-        """Share within which the mean is 1; None if it is not, or no floor is known."""
-        if self.geomean is None or self.floor == 0.0:
-            return None
-        return same_within(self.geomean, self.low, self.high, floor=self.floor)
+    def geomean(self) -> float | None:
+        """Geometric mean of the speedups."""
+        return self.speedup
 
 
 def score(
@@ -389,9 +336,6 @@ def score(
         thresholds: The p of fast_p.
         ks: The k of pass@k.
 
-    Returns:
-        The figures.
-
     Raises:
         ValueError: The entries are of several groups.
     """
@@ -399,18 +343,12 @@ def score(
         raise ValueError("results of different devices, workloads, baselines or precisions can't be scored together")
     chosen = [entry for entry in select(entries, selection) if entry.judged]
     timed = [entry for entry in chosen if entry.speedup is not None]
-    untimed = sum(1 for entry in chosen if entry.passed and entry.speedup is None)
-    seen = {entry.problem for entry in entries}
-    missing = sum(1 for problem in problems if problem not in seen)
+    attempted = {entry.problem for entry in entries}
+    missing = sum(problem not in attempted for problem in problems)
     mean, low, high = _mean_with_interval(timed)
     return Score(
-        results=len(chosen) + missing,
-        passed=sum(1 for entry in chosen if entry.passed),
-        untimed=untimed,
-        disqualified=sum(1 for entry in chosen if entry.status is Status.disqualified),
-        unjudged=sum(1 for entry in entries if not entry.judged),
-        fast_p=shares(chosen, thresholds, missing=missing),
-        geomean=mean,
+        **counts(chosen, thresholds, missing=missing, unjudged=sum(not entry.judged for entry in entries)),
+        speedup=mean,
         low=low,
         high=high,
         floor=math.fsum(entry.floor for entry in timed) / len(timed) if timed else 0.0,
@@ -419,24 +357,30 @@ def score(
     )
 
 
-def shares(
-    judged: Sequence[ScoredRecord], thresholds: Sequence[float] = THRESHOLDS, *, missing: int = 0
-) -> dict[float, float | None]:
-    """Return fast_p of evaluated entries and `missing` failures.
+def counts(
+    judged: Sequence[ScoredRecord],
+    thresholds: Sequence[float] = THRESHOLDS,
+    *,
+    missing: int = 0,
+    unjudged: int = 0,
+) -> dict[str, Any]:
+    """Return the counts of a `Tally` over evaluated entries and `missing` failures.
 
     If there are passes and none is timed, fast_p is None except for p = 0.
     """
-    failures: list[float | None] = [None] * (missing + sum(1 for entry in judged if not entry.passed))
     timed = [entry.counted for entry in judged if entry.counted is not None]
-    untimed = sum(1 for entry in judged if entry.passed) - len(timed)
-    passes: list[float | None] = [1.0] * (len(timed) + untimed)
+    passed = sum(entry.passed for entry in judged)
+    results, untimed = len(judged) + missing, passed - len(timed)
+    fast = {p: fast_p([*timed, *[None] * (results - passed)], p) if timed or not untimed else None for p in thresholds}
+    if 0.0 in fast:
+        fast[0.0] = passed / results if results else None
     return {
-        p: fast_p(passes + failures, p)
-        if p == 0.0
-        else fast_p([*timed, *failures], p)
-        if timed or not untimed
-        else None
-        for p in thresholds
+        "results": results,
+        "passed": passed,
+        "untimed": untimed,
+        "disqualified": sum(entry.status is Status.disqualified for entry in judged),
+        "unjudged": unjudged,
+        "fast_p": fast,
     }
 
 
@@ -458,6 +402,6 @@ def _mean_pass_at_k(entries: Sequence[ScoredRecord], k: int) -> float | None:
     for entry in entries:
         if entry.judged:
             samples[entry.problem, entry.problem_digest].append(entry.passed)
-    found = [pass_at_k(len(held), sum(held), k) for held in samples.values()]
-    known = [value for value in found if value is not None]
+    values = [pass_at_k(len(passes), sum(passes), k) for passes in samples.values()]
+    known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None

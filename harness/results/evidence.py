@@ -23,21 +23,29 @@ def rows(held: Any, *path: str) -> list[Mapping[str, Any]]:
     return [row for row in inner if isinstance(row, Mapping)] if isinstance(inner, list | tuple) else []
 
 
-def number(held: Mapping[str, Any], key: str) -> float | None:
+def number(held: Any, *path: str) -> float | None:
+    """Return the finite number at `path`, else None."""
+    return finite(mapping(held, *path[:-1]).get(path[-1]))
+
+
+def finite(value: Any) -> float | None:
     """Return a finite number, else None."""
-    value = held.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    plain = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if plain else None
 
 
-def whole(held: Mapping[str, Any], key: str) -> int | None:
-    """Return an integer, else None."""
-    value = held.get(key)
+def positive(value: Any) -> float | None:
+    """Return a positive finite number, else None."""
+    return held if (held := finite(value)) is not None and held > 0.0 else None
+
+
+def whole(held: Any, *path: str) -> int | None:
+    """Return the integer at `path`, else None."""
+    value = mapping(held, *path[:-1]).get(path[-1])
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def text(held: Mapping[str, Any], key: str) -> str:
-    """Return a text, else the empty text."""
-    value = held.get(key)
+def text(held: Any, *path: str) -> str:
+    """Return the text at `path`, else the empty text."""
+    value = mapping(held, *path[:-1]).get(path[-1])
     return value if isinstance(value, str) else ""

@@ -1,0 +1,73 @@
+"""Make tables of escaped texts for the terminal and for Markdown.
+
+On narrow terminals, a table is shown as a block of lines for each row. Pages in Markdown and HTML scroll instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+EACH = 11
+"""Average characters per column that a readable table needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """Show `table` if its columns are wide enough, else its rows as blocks.
+
+    The terminal needs `EACH` characters for each column.
+
+    A block has the first `named` cells as its heading, then a line for each other cell that is not empty.
+    """
+
+    table: Table
+    named: int = 2
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width >= EACH * len(self.table.columns):
+            yield self.table
+            return
+        if self.table.title:
+            yield self.table.title
+        headers = [column.header for column in self.table.columns]
+        for row in zip(*(column.cells for column in self.table.columns), strict=True):
+            texts = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
+            yield Text("  ").join(text for text in texts[: self.named] if text.plain)
+            for header, text in list(zip(headers, texts, strict=True))[self.named :]:
+                if text.plain not in ("", "-"):
+                    yield Padding(Text.assemble(f"{header}: ", text), (0, 0, 0, 2))
+
+
+def table_of(
+    columns: Iterable[str], rows: Iterable[Iterable[str | Text]], *, right: Collection[str] = (), title: Text | str = ""
+) -> Table:
+    """Make a table; the columns named in `right` are aligned to the right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title or None, title_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold", justify="right" if name in right else "left")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return table
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a GitHub Markdown table; the cells of `rows` are escaped."""
+    lines = [columns, ["---"] * len(columns), *([escape_markdown(cell) for cell in row] for row in rows)]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def escape_markdown(text: str) -> str:
+    """Escape a line for Markdown: no links, images, HTML, mentions or table cells."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
+    # An entity breaks mentions and bare links without a visible change of the page.
+    escaped = re.sub(r"\bwww\.", lambda found: f"{found[0][:-1]}&#46;", escaped, flags=re.IGNORECASE)
+    return escaped.replace("@", "&#64;").replace("://", "&#58;//")
