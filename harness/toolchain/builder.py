@@ -1,11 +1,7 @@
 """Build one solution: discover its extensions and compile those not cached.
 
 Trusted side. No text of the solution is executed or given to a shell here, and modules are copied, never loaded. May be
-called from many threads and processes at once: equal extensions are compiled once.
-
-Extensions that a static scan finds are compiled while the discovery still runs; the discovery alone decides. An
-extension that does not build is no verdict yet, because some solutions catch the error: the discovery is repeated with
-that error. See guides/design/discovery.md.
+called from many threads and processes at once: equal extensions are compiled once. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -143,14 +139,6 @@ def begin_ahead(
     """Start compiling the extensions that a static scan finds, in the background.
 
     Pass the result to `build_solution` with the same arguments, or close it.
-
-    Args:
-        source: Text of the solution.
-        zygotes: Processes to fork from.
-        toolchain: How to build.
-        cache: Cache of modules.
-        timeout_s: Limit in seconds for compiling one extension.
-        sandbox: Sandbox mode.
     """
     begun = _compilations(source, zygotes, toolchain, cache, timeout_s, sandbox)
     begun.foresee()

@@ -165,19 +165,12 @@ class ExtensionSpec(JsonObject):
         return digest_text("extension", json.dumps(value, sort_keys=True))
 
     def key(self, fingerprint: str) -> str:
-        """Return the content address of the module that a toolchain builds from this.
-
-        Args:
-            fingerprint: The toolchain's fingerprint.
-        """
+        """Return the content address of the module that a toolchain builds from this."""
         return digest_text("built extension", self.digest, fingerprint)
 
     @classmethod
     def from_json(cls, value: object) -> ExtensionSpec:
         """Check and read a specification.
-
-        Args:
-            value: A value from an untrusted process.
 
         Raises:
             SpecError: It is not a valid specification.

@@ -56,25 +56,13 @@ class Toolchain(Protocol):
         """Folders outside the system that must be readable where modules are loaded."""
 
     def key(self, spec: ExtensionSpec) -> str:
-        """Return the content address of the module for `spec`.
-
-        Args:
-            spec: The extension.
-        """
+        """Return the content address of the module for `spec`."""
 
     def refuse(self, spec: ExtensionSpec) -> Failure | None:
-        """Return why this toolchain can't build `spec`, or None.
-
-        Args:
-            spec: The extension.
-        """
+        """Return why this toolchain can't build `spec`, or None."""
 
     def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
         """Write sources and build files.
-
-        Args:
-            spec: The extension.
-            folder: An existing empty folder.
 
         Returns:
             The commands to run in `folder`.
