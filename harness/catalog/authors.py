@@ -1,12 +1,7 @@
 """Optional texts of authors: display name, model, notes.
 
-A `run.yaml` has them under `authors`.
-
-Records identify an author by the folder's name only; these texts decide nothing. They are untrusted: their length is
-limited here, and pages escape them.
-
-    authors:
-      some-model: {display_name: Some Model, model: some-model-2, notes: null}
+They come from `author.yaml`, and from `authors` in a `run.yaml`. Records identify an author by the folder's name only;
+these texts decide nothing. They are untrusted: their length is limited here, and pages escape them.
 """
 
 from __future__ import annotations

@@ -1,26 +1,9 @@
 """Read problem folders and their `workloads.yaml`, without executing code.
 
-Trusted side. A folder of problems contains files `<number>_<name>.py`, directly or in folders one level below, such as
-`level1`. The id of a problem is the name of its folder and its number: `level1/16`. Other files are ignored.
-KernelBench's folders work unchanged. A folder may have a `workloads.yaml`; every part of it is optional:
-
-    format: 1
-    problems:
-      16:
-        precision: fp32              # class that outputs must reach: fp32 (default), tf32, fp16, bf16, fp8
-        workloads:                   # name -> values of the file's module-level constants
-          full: {}                   # always exists; empty means the file as it is
-          small: {M: 45, K: 150, N: 77}      # for audits and the host device; lists become tuples
-          half: {dtype: bfloat16}    # if the file has a constant dtype = "float32"
-        precisions: {half: bf16}     # class of a workload, if it differs from the problem's
-        inputs:
-          variants: [zero_mean, large_values, structured]   # valid stress inputs; default: all; [] for none
-        notes: free text
-        flops: 2 * M * N * K         # work of one call, if it can't be counted: arithmetic over the constants
-        bytes: 4 * (M * K + K * N + M * N)   # least traffic of one call in bytes, likewise
-
-Unknown keys are errors, and so are constants that the file does not have. An error in one problem's file or entry
-makes only that problem unreadable (`Catalog.unreadable`). An error of a whole folder is a `CatalogError`.
+Trusted side. A folder of problems contains files `<number>_<name>.py`, directly or in folders one level below. The id
+of a problem is the name of its folder and its number: `level1/16`. Unknown keys are errors. An error in one problem's
+file or entry makes only that problem unreadable (`Catalog.unreadable`); one of a whole folder is a `CatalogError`. The
+format is in guides/writing_a_problem.md.
 """
 
 from __future__ import annotations
@@ -176,9 +159,6 @@ class Catalog(Mapping[str, Problem]):
 
 def load_problems(root: Path) -> Catalog:
     """Read all problems in `root` and in the folders one level below it.
-
-    Args:
-        root: Folder of problems.
 
     Returns:
         The catalog. A problem that can't be read is in `Catalog.unreadable`.

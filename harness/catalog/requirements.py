@@ -18,9 +18,6 @@ _PRETRAINED = "from_pretrained"
 def unmet_need(source: str) -> str | None:
     """Say why no solution of a problem can be evaluated here.
 
-    Args:
-        source: The problem's source.
-
     Returns:
         One line with the reason and what to do, or None if no obstacle is known.
     """

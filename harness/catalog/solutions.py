@@ -1,14 +1,7 @@
 """Read solution files into `Solution` values; their paths name the problem.
 
 Trusted side. The files are untrusted: they are read as text of limited size, links that leave the given folder are
-refused, and names must be safe to print and to use in a path. Meaning of a path:
-
-    <folder>/<author>/level1/16_naive.py                problem level1/16 by <author>
-    <folder>/<author>/level1/16_sample3.py              the same, sample 3 (`_sample_3` and `-sample3` too)
-    <folder>/<run>/level_1_problem_16_sample_0_kernel.py    KernelBench's name: level1/16, sample 0, author <run>
-    anything.py                                         the problem of `--problem`; author "local" by default
-
-`<author>/author.yaml` (`<run>/author.yaml`) is optional: `display_name`, `model`, `notes`, all texts.
+refused, and names must be safe to print and to use in a path. guides/commands.md says what a path means.
 """
 
 from __future__ import annotations
@@ -112,9 +105,6 @@ def find_authors(solutions: Sequence[Solution]) -> tuple[dict[str, Author], list
 
     Never raises, because a wrong `author.yaml` must not prevent the evaluation. If two folders of one author's name
     differ, the file of the later solution counts.
-
-    Args:
-        solutions: The solutions.
 
     Returns:
         The authors with a readable file, by name; and one line for each file that can't be read.
@@ -229,9 +219,6 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
 
 def bounded_source(path: Path) -> tuple[str, Failure | None]:
     """Read a solution's file.
-
-    Args:
-        path: The file.
 
     Returns:
         The source, and None. If the file is not UTF-8: its bytes decoded with `surrogateescape` (unequal to any

@@ -11,8 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from harness.cli.evaluate import Evaluate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lazy:
+class Lazy(NamedTuple):
     """A command: its module, its function, and its line in the list of commands."""
 
     module: str
@@ -35,84 +33,34 @@ class Lazy:
 
 
 COMMANDS: Mapping[str, Lazy] = {
-    "eval": Lazy(
-        module="evaluate",
-        function="eval_command",
-        summary="Evaluate solutions: build, check correctness, time, record.",
-    ),
-    "serve": Lazy(
-        module="serve",
-        function="serve_command",
-        summary="Keep worker processes ready, so that later runs start faster.",
-    ),
-    "extract": Lazy(module="files", function="extract_command", summary="Extract solutions from raw model responses."),
-    "screen": Lazy(
-        module="screen", function="screen_command", summary="List suspicious constructs in the source of solutions."
-    ),
-    "show": Lazy(
-        module="results", function="show_command", summary="Show a run or one solution; write feedback for its author."
-    ),
-    "leaderboard": Lazy(
-        module="results", function="leaderboard_command", summary="Rank authors, problems or solutions over runs."
-    ),
-    "profile": Lazy(
-        module="profile",
-        function="profile_command",
-        summary="Show which kernels a solution runs and how long they take.",
-    ),
-    "compare": Lazy(
-        module="compare",
-        function="compare_command",
-        summary="Compare two runs or two solutions: faster, slower or the same.",
-    ),
-    "report": Lazy(
-        module="reports", function="report_command", summary="Write one HTML page about runs, with figures and sources."
-    ),
-    "plot": Lazy(
-        module="reports", function="plot_command", summary="Write the report's figures as pdf, svg or png files."
-    ),
-    "merge": Lazy(module="results", function="merge_command", summary="Merge several runs into one."),
-    "ci": Lazy(
-        module="ci.command",
-        function="ci_command",
-        summary="Score the solutions that a branch adds or changes, for CI.",
-    ),
-    "baseline": Lazy(
-        module="baseline",
-        function="baseline_command",
-        summary="Time the reference implementations, eager and compiled.",
-    ),
-    "doctor": Lazy(
-        module="machine",
-        function="doctor_command",
-        summary="Check this machine: GPU, tools, sandbox, and missing parts.",
-    ),
-    "warmup": Lazy(
-        module="machine",
-        function="warmup_command",
-        summary="Prepare this machine, so that the first run starts faster.",
-    ),
-    "timeline": Lazy(
-        module="timeline", function="timeline_command", summary="Show how each GPU spent its time during a run."
-    ),
+    "eval": Lazy("evaluate", "eval_command", "Evaluate solutions: build, check correctness, time, record."),
+    "serve": Lazy("serve", "serve_command", "Keep worker processes ready, so that later runs start faster."),
+    "extract": Lazy("files", "extract_command", "Extract solutions from raw model responses."),
+    "screen": Lazy("screen", "screen_command", "List suspicious constructs in the source of solutions."),
+    "show": Lazy("results", "show_command", "Show a run or one solution; write feedback for its author."),
+    "leaderboard": Lazy("results", "leaderboard_command", "Rank authors, problems or solutions over runs."),
+    "profile": Lazy("profile", "profile_command", "Show which kernels a solution runs and how long they take."),
+    "compare": Lazy("compare", "compare_command", "Compare two runs or two solutions: faster, slower or the same."),
+    "report": Lazy("reports", "report_command", "Write one HTML page about runs, with figures and sources."),
+    "plot": Lazy("reports", "plot_command", "Write the report's figures as pdf, svg or png files."),
+    "merge": Lazy("results", "merge_command", "Merge several runs into one."),
+    "ci": Lazy("ci.command", "ci_command", "Score the solutions that a branch adds or changes, for CI."),
+    "baseline": Lazy("baseline", "baseline_command", "Time the reference implementations, eager and compiled."),
+    "doctor": Lazy("machine", "doctor_command", "Check this machine: GPU, tools, sandbox, and missing parts."),
+    "warmup": Lazy("machine", "warmup_command", "Prepare this machine, so that the first run starts faster."),
+    "timeline": Lazy("timeline", "timeline_command", "Show how each GPU spent its time during a run."),
 }
 
 PROBLEMS_COMMANDS: Mapping[str, Lazy] = {
-    "list": Lazy(
-        module="problems", function="problems_list", summary="List problems: shapes, bytes, flops, speed of light."
-    ),
-    "show": Lazy(module="problems", function="problems_show", summary="Show one problem: declarations, costs, source."),
-    "lint": Lazy(module="lint", function="problems_lint", summary="Check that each problem rejects wrong answers."),
+    "list": Lazy("problems", "problems_list", "List problems: shapes, bytes, flops, speed of light."),
+    "show": Lazy("problems", "problems_show", "Show one problem: declarations, costs, source."),
+    "lint": Lazy("lint", "problems_lint", "Check that each problem rejects wrong answers."),
 }
 IMPORT_COMMANDS: Mapping[str, Lazy] = {
-    "kernelbench": Lazy(
-        module="exchange", function="import_kernelbench", summary="Import KernelBench's result files as a run."
-    ),
+    "kernelbench": Lazy("exchange", "import_kernelbench", "Import KernelBench's result files as a run."),
 }
 EXPORT_COMMANDS: Mapping[str, Lazy] = {
-    "kernelbench": Lazy(
-        module="exchange", function="export_kernelbench", summary="Export a run as KernelBench's result files."
-    ),
+    "kernelbench": Lazy("exchange", "export_kernelbench", "Export a run as KernelBench's result files."),
 }
 
 GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {

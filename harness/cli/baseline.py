@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, find_solutions, load_problems
+from harness.cli.options import with_options
 from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, results_alone, say, writable
 from harness.core import environment
 from harness.core.cache_dir import ready_cache
@@ -53,56 +54,61 @@ SAME = {DeviceKind.CUDA: ("gpu", "driver", "torch"), DeviceKind.HOST: ("cpu", "t
 """Facts that must be equal for all times in one file. Each session also records which GPUs of that model it used."""
 
 
-def baseline_command(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineOptions:
+    """What to time, and where to write the times."""
+
     wanted: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[PROBLEMS]", help="Problems to time: levels (level1), ids (level1/16) or files.  [all]"
         ),
-    ] = None,
+    ] = None
     baseline: Annotated[
         str,
         typer.Option(
             "--baseline", help="Baselines to time, separated by commas: eager, compile, max-autotune, eager_tf32, …"
         ),
-    ] = "eager,compile",
-    problems: ProblemsRoot = None,
+    ] = "eager,compile"
+    problems: ProblemsRoot = None
     solved: Annotated[
         Path | None, option("--solved", "Time only problems that have a solution below this folder.  [all problems]")
-    ] = None,
+    ] = None
     workload: Annotated[
         str | None, option("--workload", "Workload (set of sizes) to time.  [full on cuda, small on host]")
-    ] = None,
+    ] = None
     device: Annotated[
         str,
         typer.Option(
             "--device", help="cuda (the GPU), host (the CPU), or auto: a GPU if there is a usable one, else the CPU."
         ),
-    ] = "auto",
+    ] = "auto"
     out: Annotated[
         Path | None,
         option("--out", "Also write the times to baselines.csv and environment.json in this folder.  [none]"),
-    ] = None,
+    ] = None
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the files in --out: time only the baselines that they lack.")
-    ] = False,
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Measure again even if the cache folder has a time.")
-    ] = False,
+    ] = False
+    refresh: Annotated[bool, typer.Option("--refresh", help="Measure again even if the cache folder has a time.")] = (
+        False
+    )
     budget_s: Annotated[
         float | None, option("--budget-s", "Start no further problem after this many seconds.  [no limit]")
-    ] = None,
+    ] = None
     jobs: Annotated[
         int | None,
         option(
             "--jobs", "Processes that compile in parallel.  [three quarters of the processors, at most 8 for each GPU]"
         ),
-    ] = None,
+    ] = None
     cache: Annotated[
         Path | None, option("--cache", "Folder for cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+    ] = None
+
+
+@with_options()
+def baseline_command(options: BaselineOptions, as_json: Json = False) -> None:
     """Time the reference implementations: eager and compiled by torch.compile.
 
     Problems are compiled in parallel and timed one at a time on each GPU. Each baseline is timed in turns with eager,
@@ -119,25 +125,26 @@ def baseline_command(
       harness baseline --baseline eager --out results/mine
       harness baseline --solved solutions/tuned --baseline max-autotune --out results/mine --resume --budget-s 300
     """
-    if resume and out is None:
+    out, jobs, budget_s = options.out, options.jobs, options.budget_s
+    if options.resume and out is None:
         raise ConfigError("--resume continues the files in a folder: pass --out FOLDER too")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs must be at least 1, not {jobs}")
     if budget_s is not None and not budget_s > 0:
         raise ConfigError(f"--budget-s must be a number of seconds above 0, not {budget_s:g}")
     found = environment.collect()
-    kind = _device(device, found)
+    kind = _device(options.device, found)
     try:
-        asked = parse_baselines(baseline)
+        asked = parse_baselines(options.baseline)
     except ValueError as error:
-        raise ConfigError(f"--baseline must be {error}, not {baseline!r:.80}") from None
+        raise ConfigError(f"--baseline must be {error}, not {options.baseline!r:.80}") from None
     gpus = _like_gpus(found) if kind is DeviceKind.CUDA else ()
-    catalog = load_problems(problems or Path("problems"))
-    sizes = workload or ("full" if kind is DeviceKind.CUDA else "small")
-    chosen, unreadable = _chosen(catalog, wanted or [], solved, sizes)
+    catalog = load_problems(options.problems or Path("problems"))
+    sizes = options.workload or ("full" if kind is DeviceKind.CUDA else "small")
+    chosen, unreadable = _chosen(catalog, options.wanted or [], options.solved, sizes)
     for reason in unreadable:
         say(f"{reason}; the other problems are timed")
-    files = None if out is None else _BaselineFiles(out, found, kind, gpus, resume=resume)
+    files = None if out is None else _BaselineFiles(out, found, kind, gpus, resume=options.resume)
     ahead = [(*held, names) for held in chosen if (names := files.missing(*held, asked) if files else asked)]
     if done_before := len(chosen) - len(ahead):
         say(f"skipped: {done_before} of {len(chosen)} problems have all their times in {out}")
@@ -146,11 +153,11 @@ def baseline_command(
         ahead,
         kind=kind,
         files=files,
-        cache_dir=ready_cache(cache_folder(cache)),
+        cache_dir=ready_cache(cache_folder(options.cache)),
         jobs=jobs or _jobs(asked, found.cpu_count, len(gpus)),
         gpus=gpus,
         budget_s=budget_s,
-        refresh=refresh,
+        refresh=options.refresh,
     )
     if as_json:
         print_json({"wall_s": time.perf_counter() - begin, "not_begun": not_begun, "rows": list(map(dict, rows))})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +10,7 @@ import typer
 
 from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.cli.evaluate import Evaluate, carry_out, settle
+from harness.cli.options import with_options
 from harness.cli.output import (
     NOT_FOUND,
     UNABLE,
@@ -35,10 +36,33 @@ from harness.results.reader import StoreError, is_run
 from harness.results.writer import RunStore
 
 
+@dataclass(frozen=True, kw_only=True)
+class SolutionOptions:
+    """How two solutions are evaluated."""
+
+    problem: Annotated[
+        str | None, option("--problem", "For solutions: their problem, if their paths do not name it.")
+    ] = None
+    device: Annotated[str | None, option("--device", "For solutions: auto, cuda or host.  [auto]")] = None
+    workload: Annotated[
+        str | None, option("--workload", "For solutions: workload (set of sizes).  [full on cuda, small on host]")
+    ] = None
+    timing_budget: Annotated[
+        float | None, option("--timing-budget", "For solutions: seconds of timing for each.  [3]")
+    ] = None
+    problems: ProblemsRoot = None
+    config: Annotated[Path | None, option("--config", "For solutions: YAML file with settings of eval.")] = None
+    out: Annotated[Path | None, option("--out", "For solutions: folder below which the run is written.  [results]")] = (
+        None
+    )
+
+
+@with_options("before", "after", "tolerance", "force")
 def compare_command(
     context: typer.Context,
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A run's folder, or a solution's file.")],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="The later run, or the other solution.")],
+    options: SolutionOptions,
     tolerance: Annotated[
         float,
         typer.Option(
@@ -52,21 +76,6 @@ def compare_command(
         bool,
         typer.Option("--force", help="Compare times even if they were measured on another GPU, driver, torch, …"),
     ] = False,
-    problem: Annotated[
-        str | None, option("--problem", "For solutions: their problem, if their paths do not name it.")
-    ] = None,
-    device: Annotated[str | None, option("--device", "For solutions: auto, cuda or host.  [auto]")] = None,
-    workload: Annotated[
-        str | None, option("--workload", "For solutions: workload (set of sizes).  [full on cuda, small on host]")
-    ] = None,
-    timing_budget: Annotated[
-        float | None, option("--timing-budget", "For solutions: seconds of timing for each.  [3]")
-    ] = None,
-    problems: ProblemsRoot = None,
-    config: Annotated[Path | None, option("--config", "For solutions: YAML file with settings of eval.")] = None,
-    out: Annotated[
-        Path | None, option("--out", "For solutions: folder below which the run is written.  [results]")
-    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -94,21 +103,11 @@ def compare_command(
             raise StoreError(f"{path} is a file of a run: name the run's folder, {path.parent}")
     if before.is_file() != after.is_file():
         raise StoreError(f"{before} and {after}: one is a file, one a folder; name two runs or two solutions")
-    given = {
-        "--problem": problem,
-        "--device": device,
-        "--workload": workload,
-        "--timing-budget": timing_budget,
-        "--problems": problems,
-        "--config": config,
-        "--out": out,
-    }
+    given = {f"--{name.replace('_', '-')}": value for name, value in vars(options).items()}
     if before.is_dir() and (idle := [name for name, value in given.items() if value is not None]):
         raise ConfigError(f"{' and '.join(idle)}: only for solutions, which are evaluated; runs are only read")
     if before.is_file():
-        options: dict[str, object] = {"problem": problem, "device": device, "workload": workload, "out": out}
-        options |= {"budget_s": timing_budget, "problems": problems, "paths": [before, after], "workers": 1}
-        pair = _evaluated(context.obj, before, after, config, options, quiet_stdout=as_json or markdown)
+        pair = _evaluated(context.obj, before, after, options, quiet_stdout=as_json or markdown)
         row = compare_records(*pair, tolerance=tolerance, force=force, within_run=True)
         found = RunDifferences(rows=(row,), tolerance=tolerance, forced=force)
         if row.outcome is Change.unjudged:
@@ -122,14 +121,16 @@ def _evaluated(
     run: Evaluate | None,
     before: Path,
     after: Path,
-    config: Path | None,
-    options: Mapping[str, object],
+    options: SolutionOptions,
     *,
     quiet_stdout: bool,
 ) -> tuple[Record, Record]:
     """Evaluate two solutions in one run on one device, and return their records."""
     found = environment.collect()
-    settled = settle(found, config, options)
+    settings: dict[str, object] = vars(options) | {"paths": [before, after], "workers": 1}
+    settings["budget_s"] = settings.pop("timing_budget")
+    del settings["config"]
+    settled = settle(found, options.config, settings)
     catalog = load_problems(settled.problems)
     (a,), (b,) = (find_solutions([path], catalog, problem_id=settled.problem) for path in (before, after))
     if a.problem_id != b.problem_id:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from harness.catalog.authors import authors_in
-from harness.cli.lazy_progress import LazyProgress
+from harness.cli.options import Settings, with_options
 from harness.cli.output import (
     INTERRUPTED,
     UNABLE,
+    ConfigFile,
     Json,
-    ProblemsRoot,
     ended_by_signals,
     fail,
     option,
@@ -32,6 +32,7 @@ from harness.cli.output import (
     put,
     say,
 )
+from harness.cli.progress import ProgressView
 from harness.core import environment
 from harness.core.cache_dir import ready_cache
 from harness.core.choices import DeviceKind
@@ -156,156 +157,23 @@ def evaluate(
     return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)
 
 
+@with_options(
+    *("paths", "problem", "author", "device", "workload", "out", "run_id", "resume", "problems", "config", "jobs"),
+    *("seeds", "precision", "device_policy", "sandbox", "audit", "baselines", "checked", "allow_degenerate", "policy"),
+    *("compile_timeout_s", "load_timeout_s", "call_timeout_s", "solution_timeout_s", "min_samples", "budget_s"),
+    *("memory_limit_bytes", "workers", "executor", "ray_address", "accelerator_type", "server", "shard"),
+    *("cache_dir", "cache_limit_bytes"),
+)
 def eval_command(
     context: typer.Context,
-    paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATHS", help="Solution files, or folders that hold them.")
-    ] = None,
-    problem: Annotated[
-        str | None, option("--problem", "Problem of files whose path does not name it, for example level1/16.")
-    ] = None,
-    author: Annotated[
-        str | None, option("--author", "Author of the solutions.  [the folder below solutions/ in their path]")
-    ] = None,
-    device: Annotated[
-        str | None,
-        option(
-            "--device",
-            "cuda (the GPU), host (CUDA executed on the CPU: correctness, no speedups) or auto.  "
-            "[auto: a GPU if there is a usable one]",
-        ),
-    ] = None,
-    workload: Annotated[
-        str | None,
-        option("--workload", "Workload (set of sizes) of the problems: full, small, ….  [full on cuda, small on host]"),
-    ] = None,
-    out: Annotated[
-        Path | None, option("--out", "Folder for results; each run gets a folder below it.  [results]")
-    ] = None,
-    run_id: Annotated[
-        str | None, option("--run-id", "Name of the run and of its folder.  [the time and a random part]")
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Continue the run --run-id, or the latest one: skip solutions that have a result."
-        ),
-    ] = False,
-    problems: ProblemsRoot = None,
-    config: Annotated[
-        Path | None, option("--config", "YAML file with settings; options of the command line override it.  [none]")
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        option("--jobs", "Builds that run in parallel.  [half the processors, on host all; fewer if memory is short]"),
-    ] = None,
-    seeds: Annotated[
-        int | None,
-        option("--seeds", "Number of tests on the problem's own inputs, each with another secret seed.  [3]"),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        option("--precision", "Precision class for all problems: fp32, tf32, fp16, bf16 or fp8.  [each problem's own]"),
-    ] = None,
-    device_policy: Annotated[
-        str | None,
-        option(
-            "--device-policy",
-            "Outputs on the wrong device: strict rejects them, coerce copies them within the measured time.  [strict]",
-        ),
-    ] = None,
-    sandbox: Annotated[
-        str | None,
-        option(
-            "--sandbox",
-            "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
-        ),
-    ] = None,
-    audit: Annotated[
-        str | None,
-        option(
-            "--audit",
-            "Also run each solution under compute-sanitizer on the small workload: always, never, or auto (if it is "
-            "installed).  [auto]",
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        option(
-            "--baseline",
-            "Baselines to time, separated by commas: eager, compile, max-autotune, …. The first gives the speedup.  "
-            "[eager]",
-        ),
-    ] = None,
-    unchecked: Annotated[
-        bool,
-        typer.Option("--unchecked", help="On the host device: no checks for data races and accesses out of bounds."),
-    ] = False,
-    allow_degenerate: Annotated[
-        bool,
-        typer.Option("--allow-degenerate", help="Also evaluate problems that fail to reject wrong answers."),
-    ] = False,
-    policy: Annotated[
-        Path | None, option("--policy", "YAML file that says which correct solutions to refuse.  [none]")
-    ] = None,
-    compile_timeout: Annotated[
-        float | None, option("--compile-timeout", "Most seconds for the build of one solution.  [300]")
-    ] = None,
-    load_timeout: Annotated[
-        float | None, option("--load-timeout", "Most seconds to import a solution and construct its model.  [120]")
-    ] = None,
-    call_timeout: Annotated[
-        float | None, option("--call-timeout", "Most seconds for one call of forward.  [60]")
-    ] = None,
-    solution_timeout: Annotated[
-        float | None, option("--solution-timeout", "Most seconds for one solution, without its build.  [300]")
-    ] = None,
-    min_samples: Annotated[
-        int | None, option("--min-samples", "Least number of timed calls of each solution.  [30]")
-    ] = None,
-    timing_budget: Annotated[
-        float | None, option("--timing-budget", "Seconds of timing for each solution.  [3]")
-    ] = None,
-    memory_limit: Annotated[
-        str | None,
-        option(
-            "--memory-limit",
-            "Most host memory for a solution's process, for example 8GiB.  [32GiB, or less on a small machine]",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, option("--workers", "Solutions evaluated in parallel.  [one for each visible GPU; 1 on host]")
-    ] = None,
-    executor: Annotated[
-        str | None, option("--executor", "Where to evaluate: local (this machine) or ray (a cluster).  [local]")
-    ] = None,
-    ray_address: Annotated[
-        str | None,
-        option("--ray-address", "Address of the Ray cluster: auto or ray://HOST:10001. Implies --executor ray."),
-    ] = None,
-    accelerator_type: Annotated[
-        str | None, option("--accelerator-type", "With Ray: use only GPUs of this model, in Ray's words (H200).")
-    ] = None,
+    settings: Settings,
+    config: ConfigFile = None,
     server: Annotated[
         Path | None,
         option(
             "--server",
             "Build and evaluate in the processes of `harness serve`: auto, or its socket.  [$HARNESS_SERVER, or none]",
         ),
-    ] = None,
-    shard: Annotated[
-        str | None,
-        option("--shard", "Evaluate only part i of n of the solutions, for example 2/8; see harness merge.  [all]"),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        option(
-            "--cache",
-            "Folder for compiled extensions and other cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]",
-        ),
-    ] = None,
-    cache_limit: Annotated[
-        str | None, option("--cache-limit", "Most disk space for compiled extensions.  [20GiB]")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -327,43 +195,8 @@ def eval_command(
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
       harness eval solutions/ --server auto
     """
-    options = {
-        "paths": paths or None,
-        "problem": problem,
-        "author": author,
-        "device": device,
-        "workload": workload,
-        "out": out,
-        "run_id": run_id,
-        "resume": resume or None,
-        "problems": problems,
-        "jobs": jobs,
-        "seeds": seeds,
-        "precision": precision,
-        "device_policy": device_policy,
-        "sandbox": sandbox,
-        "audit": audit,
-        "baselines": baseline,
-        "checked": False if unchecked else None,
-        "allow_degenerate": allow_degenerate or None,
-        "policy": policy,
-        "compile_timeout_s": compile_timeout,
-        "load_timeout_s": load_timeout,
-        "call_timeout_s": call_timeout,
-        "solution_timeout_s": solution_timeout,
-        "min_samples": min_samples,
-        "budget_s": timing_budget,
-        "memory_limit_bytes": memory_limit,
-        "cache_dir": cache,
-        "cache_limit_bytes": cache_limit,
-        "workers": workers,
-        "shard": shard,
-        "executor": executor,
-        "ray_address": ray_address,
-        "accelerator_type": accelerator_type,
-    }
     found = environment.collect()
-    settled = settle(found, config, options)
+    settled = settle(found, config, settings)
     show = _show_json if as_json else _show_summary
     run = context.obj or _at_server(server, settled)
     done = carry_out(run, settled, found, quiet_stdout=as_json, resumable=True, then=show)
@@ -443,7 +276,7 @@ def carry_out(
     Raises:
         typer.Exit: Ctrl-C (130), a signal (128 plus its number), or nobody reads the output (as for SIGPIPE).
     """
-    view = LazyProgress(quiet_stdout=quiet_stdout)
+    view = ProgressView(quiet_stdout=quiet_stdout)
     done: Ran | None = None
     try:
         with ended_by_signals(), _ahead(run, settled, found) as ahead:
@@ -473,7 +306,7 @@ def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> Abst
     return start_ahead(settled, found) if run is None else nullcontext()
 
 
-def _left(settled: RunConfig, view: LazyProgress, resumable: bool) -> str:
+def _left(settled: RunConfig, view: ProgressView, resumable: bool) -> str:
     """Return a sentence about the results of an ended run, and how to continue it."""
     # The folder may belong to another run, to which this command would have refused to write.
     if not is_run(settled.run_dir) or not (view.began or settled.resume):

@@ -16,6 +16,7 @@ import typer
 
 from harness.catalog import Catalog, load_problems
 from harness.cli.forked_command import looking_at
+from harness.cli.options import with_options
 from harness.cli.output import (
     NOT_FOUND,
     UNABLE,
@@ -47,7 +48,10 @@ if TYPE_CHECKING:
 _DEVICES = {"cpu": DeviceKind.HOST, "host": DeviceKind.HOST, "cuda": DeviceKind.CUDA}
 
 
-def problems_lint(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintOptions:
+    """What to check, and where to write the findings."""
+
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -55,9 +59,9 @@ def problems_lint(
             help="Levels (level1), ids (level1/16), files, or folders of problems.  [all]",
             show_default=False,
         ),
-    ] = None,
-    problems: ProblemsRoot = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    ] = None
+    problems: ProblemsRoot = None
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto"
     workload: Annotated[
         list[str] | None,
         option(
@@ -65,21 +69,35 @@ def problems_lint(
             "Workload (set of sizes) to check, for the problems that declare it. May be repeated.  [full on cuda; on "
             "cpu small, or full if there is no small one and full is not too large]",
         ),
-    ] = None,
+    ] = None
     shard: Annotated[
         str | None, option("--shard", "Check only part i of n, for example 2/8; use one part for each GPU.  [all]")
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None,
         option("--out", "Write one JSON line for each checked problem to this file; such files can be concatenated."),
-    ] = None,
+    ] = None
     resume: Annotated[
         bool, typer.Option("--resume", help="Use the results that --out has, and check only the other problems.")
-    ] = False,
-    budget: Annotated[
+    ] = False
+    budget_s: Annotated[
         float | None, option("--budget-s", "Start no further problem after this many seconds.  [no limit]")
-    ] = None,
-    markdown: Annotated[Path | None, option("--markdown", "Write a Markdown table of all findings here.")] = None,
+    ] = None
+    markdown: Annotated[Path | None, option("--markdown", "Write a Markdown table of all findings here.")] = None
+
+    def check(self) -> None:
+        """Raise `ConfigError` if options contradict each other."""
+        if self.resume and self.out is None:
+            raise ConfigError("--resume continues a file: pass --out FILE too")
+        if self.out is not None and not self.resume and self.out.exists():
+            raise ConfigError(f"--out {self.out} exists: pass --resume to continue it, or name another file")
+        if self.budget_s is not None and not self.budget_s > 0:
+            raise ConfigError(f"--budget-s must be a number of seconds above 0, not {self.budget_s:g}")
+
+
+@with_options()
+def problems_lint(
+    options: LintOptions,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and check nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -104,21 +122,18 @@ def problems_lint(
     if rules:
         _list_rules(as_json=as_json)
         return
-    if resume and out is None:
-        raise ConfigError("--resume continues a file: pass --out FILE too")
-    if out is not None and not resume and out.exists():
-        raise ConfigError(f"--out {out} exists: pass --resume to continue it, or name another file")
-    if budget is not None and not budget > 0:
-        raise ConfigError(f"--budget-s must be a number of seconds above 0, not {budget:g}")
+    options.check()
+    out, markdown = options.out, options.markdown
     for name, path in (("--out", out), ("--markdown", markdown)):
         if path is not None:
             writable(path, name)
-    kind = _kind(device)
-    tasks = _share(list(_tasks(list(_chosen(paths or [], problems)), workload or [], kind)), shard)
+    kind = _kind(options.device)
+    chosen = list(_chosen(options.paths or [], options.problems))
+    tasks = _share(list(_tasks(chosen, options.workload or [], kind)), options.shard)
     from harness.referee.soundness import LedgerError
 
     try:
-        reports, left = _checked(tasks, kind, out, budget, quiet=as_json)
+        reports, left = _checked(tasks, kind, out, options.budget_s, quiet=as_json)
         if markdown is not None:
             write_whole(markdown, report_lint.markdown(reports).encode("utf-8"))
     except LedgerError as error:

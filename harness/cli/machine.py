@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import warmup
-from harness.cli.output import UNABLE, Json, console, ended_by_signals, fail, option, print_json, put, say
+from harness.cli.options import Settings, with_options
+from harness.cli.output import UNABLE, ConfigFile, Json, console, ended_by_signals, fail, option, print_json, put, say
 from harness.core import environment
 from harness.core.cache_dir import cache_fault, ready_cache
 from harness.core.choices import DeviceKind
@@ -108,22 +109,13 @@ def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, t
     return known
 
 
-def warmup_command(
-    device: Annotated[
-        str | None,
-        option("--device", "Device to prepare: auto, cuda or host.  [auto: a GPU if there is a usable one]"),
-    ] = None,
-    unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="Prepare the host device for eval --unchecked.")
-    ] = False,
-    config: Annotated[
-        Path | None, option("--config", "YAML file with settings; options of the command line override it.  [none]")
-    ] = None,
-    cache: Annotated[
-        Path | None, option("--cache", "Folder for cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@with_options(
+    *("device", "checked", "config", "cache_dir"),
+    device="Device to prepare: auto, cuda or host.  [auto: a GPU if there is a usable one]",
+    checked="Prepare the host device for eval --unchecked.",
+    cache_dir="Folder for cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]",
+)
+def warmup_command(settings: Settings, config: ConfigFile = None, as_json: Json = False) -> None:
     """Prepare this machine, so that the first run starts faster.
 
     The command precompiles C++ headers and the harness's Python modules. On a GPU, once after each start of the
@@ -133,13 +125,12 @@ def warmup_command(
     Example:
       harness warmup --device host
     """
-    options = {"device": device, "checked": False if unchecked else None, "cache_dir": cache}
     found = environment.collect()
     settled = resolve(
         machine=environment.machine(found),
         run_id=new_run_id(),
         file=config,
-        options={**options, "paths": [Path()]},  # a placeholder: no solution is evaluated
+        options={**settings, "paths": [Path()]},  # a placeholder: no solution is evaluated
     )
     ready_cache(settled.cache_dir)
     begin = time.perf_counter()

@@ -54,6 +54,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ProblemsRoot = Annotated[
     Path | None, typer.Option("--problems", help="Folder that holds the problems.  [problems]", show_default=False)
 ]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="YAML file with settings; options of the command line override it.  [none]",
+        show_default=False,
+    ),
+]
 
 
 def option(name: str, text: str) -> Any:

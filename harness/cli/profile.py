@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, fail, option, print_json, put, say
+from harness.cli.options import Settings, with_options
+from harness.cli.output import NOT_FOUND, UNABLE, ConfigFile, Json, fail, print_json, put, say
 from harness.core import environment
 from harness.core.cache_dir import ready_cache
 from harness.core.choices import DeviceKind
@@ -21,26 +22,18 @@ from harness.results.reader import new_run_id
 from harness.runner.plan import plan
 
 
+@with_options(
+    *("solution", "problem", "workload", "problems", "ncu", "sandbox", "config"),
+    problem="Problem of the solution, if its path does not name it: level1/16.",
+    workload="Workload (set of sizes) to run.  [full]",
+)
 def profile_command(
     solution: Annotated[Path, typer.Argument(metavar="SOLUTION", help="File of the solution.")],
-    problem: Annotated[
-        str | None, option("--problem", "Problem of the solution, if its path does not name it: level1/16.")
-    ] = None,
-    workload: Annotated[str | None, option("--workload", "Workload (set of sizes) to run.  [full]")] = None,
-    problems: ProblemsRoot = None,
+    settings: Settings,
     ncu: Annotated[
         bool, typer.Option("--ncu", help="Also read hardware counters, with Nsight Compute (about a minute).")
     ] = False,
-    sandbox: Annotated[
-        str | None,
-        option(
-            "--sandbox",
-            "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None, option("--config", "YAML file with settings; options of the command line override it.  [none]")
-    ] = None,
+    config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Show which kernels a solution and its reference run, and how long each takes.
@@ -77,15 +70,7 @@ def profile_command(
             "--ncu needs Nsight Compute (ncu), which is neither in the folder of nvcc nor on PATH: install the package "
             "nsight-compute, or leave out --ncu"
         )
-    options = {
-        "paths": [solution],
-        "problem": problem,
-        "workload": workload,
-        "problems": problems,
-        "sandbox": sandbox,
-        "device": DeviceKind.CUDA.value,
-        "audit": "never",
-    }
+    options = {**settings, "paths": [solution], "device": DeviceKind.CUDA.value, "audit": "never"}
     settled = resolve(machine=environment.machine(found), run_id=new_run_id(), file=config, options=options)
     jobs = plan(settled)
     if len(jobs) != 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 
 from harness.catalog.authors import Author, authors_of_runs
 from harness.catalog.source_lookup import SourceFinder
+from harness.cli.options import with_options
 from harness.cli.output import (
     UNABLE,
     Json,
@@ -153,8 +155,23 @@ def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
     raise StoreError(f"no solution {wanted!r} in this run{hint}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeaderboardOptions:
+    """What `harness leaderboard` ranks, and how."""
+
+    by: Annotated[By, typer.Option("--by", help="One row for each author, problem or solution.")] = By.author
+    metric: Annotated[Metric, typer.Option("--metric", help="Metric to rank by.")] = Metric.geomean
+    baseline: Baseline = EAGER
+    samples: Annotated[
+        Selection,
+        typer.Option("--samples", help="If an author has several samples for a problem: count the best or all."),
+    ] = Selection.best
+
+
+@with_options("runs", "csv", "parquet", "by", "metric", "baseline", "samples")
 def leaderboard_command(
     runs: Runs,
+    options: LeaderboardOptions,
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Write the rows to this CSV file; - is standard output.")
     ] = None,
@@ -162,13 +179,6 @@ def leaderboard_command(
         Path | None,
         typer.Option("--parquet", help="Write the rows to this Parquet file; needs the extra `parquet` (pyarrow)."),
     ] = None,
-    by: Annotated[By, typer.Option("--by", help="One row for each author, problem or solution.")] = By.author,
-    metric: Annotated[Metric, typer.Option("--metric", help="Metric to rank by.")] = Metric.geomean,
-    baseline: Baseline = EAGER,
-    samples: Annotated[
-        Selection,
-        typer.Option("--samples", help="If an author has several samples for a problem: count the best or all."),
-    ] = Selection.best,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -188,9 +198,13 @@ def leaderboard_command(
     one_form({"--json": as_json, "--markdown": markdown, "--csv -": to_stdout})
     stores = [opened(run) for run in find(runs)]
     records = [record for store in stores for record in store.records()]
-    baseline = recorded_baseline(baseline, records)
     rows = leaderboard(
-        records, by=by, metric=metric, baseline=baseline, selection=samples, authors=known_authors(stores)
+        records,
+        by=options.by,
+        metric=options.metric,
+        baseline=recorded_baseline(options.baseline, records),
+        selection=options.samples,
+        authors=known_authors(stores),
     )
     if csv is not None and not to_stdout:
         write_whole(csv, report_csv.leaderboard(rows).encode("utf-8"))
@@ -206,9 +220,9 @@ def leaderboard_command(
     elif to_stdout:
         print_text(report_csv.leaderboard(rows))
     elif markdown:
-        print_text(board.markdown(rows, by))
+        print_text(board.markdown(rows, options.by))
     else:
-        put(board.table(rows, by))
+        put(board.table(rows, options.by))
 
 
 def known_authors(stores: Iterable[RunStore]) -> dict[str, Author]:

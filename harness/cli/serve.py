@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.evaluate import server_at, settle
+from harness.cli.options import Settings, with_options
 from harness.cli.output import INTERRUPTED, Json, ended_by_signals, flush_results, option, print_json, say
 from harness.core import environment
 from harness.core.config import ConfigError
@@ -20,18 +21,18 @@ from harness.core.environment import MachineError
 from harness.runner.service import ServiceError
 
 
+@with_options(
+    *("socket", "config", "device", "workers"),
+    device="Device to start processes for: auto, cuda or host.  [auto]",
+    workers="Number of solutions to evaluate in parallel.  [as for harness eval]",
+)
 def serve_command(
+    settings: Settings,
     socket: Annotated[
         Path | None, option("--socket", "Unix socket to listen on.  [server/socket in the cache folder]")
     ] = None,
     config: Annotated[
         Path | None, option("--config", "YAML file with the settings to start processes for.  [none]")
-    ] = None,
-    device: Annotated[
-        str | None, option("--device", "Device to start processes for: auto, cuda or host.  [auto]")
-    ] = None,
-    workers: Annotated[
-        int | None, option("--workers", "Number of solutions to evaluate in parallel.  [as for harness eval]")
     ] = None,
     idle: Annotated[
         float, option("--idle", "End the worker processes after this many seconds without a run.  [1800]")
@@ -52,7 +53,7 @@ def serve_command(
     """
     if not idle > 0.0:
         raise ConfigError(f"--idle must be a number of seconds above 0, not {idle:g}")
-    settled = settle(environment.collect(), config, {"paths": [Path()], "device": device, "workers": workers})
+    settled = settle(environment.collect(), config, {**settings, "paths": [Path()]})
     if settled.executor != "local":
         raise ConfigError("a server evaluates on this machine only: set `executor: local` in the file of --config")
     # Imported here, so that --help is fast.

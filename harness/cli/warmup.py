@@ -14,9 +14,8 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.api import Harness
 from harness.core.atomic_file import replace_whole
@@ -24,6 +23,7 @@ from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig
 from harness.core.environment import Environment, cuda_unusable
 from harness.core.executables import find_nvcc
+from harness.core.json_value import JsonObject
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status, one_line
 from harness.referee.audit.auditor import find_sanitizer
@@ -110,7 +110,7 @@ class ModelNew(torch.nn.Module):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warmup:
+class Warmup(JsonObject):
     """Result of a rehearsal.
 
     `status` is None if nothing was evaluated, and `reason` then says why. `audited` says whether compute-sanitizer was
@@ -121,9 +121,6 @@ class Warmup:
     reason: str
     wall_s: float = 0.0
     audited: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def rehearse(config: RunConfig) -> Warmup:

@@ -20,9 +20,6 @@ from harness.core.atomic_file import FULL_OR_BROKEN
 from harness.core.config import ConfigError
 from harness.core.environment import MachineError
 
-__all__ = ["hold", "remove_old"]
-
-
 KEPT = 3
 """Folders of one kind to keep, including those in use: a CPU and a CUDA build of torch, and the previous version."""
 

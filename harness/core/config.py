@@ -10,10 +10,9 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from harness.core.choices import (
     AuditMode,
@@ -41,6 +40,7 @@ from harness.core.config_values import (
     parse_shard,
     parse_text,
 )
+from harness.core.json_value import to_json
 from harness.core.policy import KEYS as POLICY_KEYS
 from harness.core.policy import Policy, parse_policy
 from harness.core.record import RUN_FORMAT
@@ -78,95 +78,193 @@ class Machine:
     memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimingConfig:
-    """How long to measure.
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Declaration of a setting, in the field whose name is its key in YAML files.
 
     Attributes:
-        min_samples: Least number of timed calls; long calls need fewer (`Limits` in referee/timing).
-        sets_per_burst: Distinct input sets of a burst.
-        relative_half_width: Half width of the speedup's 95 % confidence interval at which timing stops,
-            as a share of the speedup.
-        budget_s: Seconds after which timing stops in any case.
+        parse: Parser of a value from YAML, Python or the command line.
+        default: Default value; None if it depends on the machine or other settings, or there is none.
+        help: Meaning, and in brackets the default.
+        option: Command-line option; None if there is none, empty if it has the name of the key.
+        kind: Type of the option's value; None is that of the field.
     """
 
-    min_samples: int
-    sets_per_burst: int
-    relative_half_width: float
-    budget_s: float
+    parse: Callable[[object], object]
+    default: object
+    help: str
+    option: str | None = ""
+    kind: type | None = None
+
+
+def setting(parse: Callable[[object], object], default: object, help: str, **more: Any) -> Any:
+    """Declare a field that is a setting; the arguments are those of `Setting`."""
+    return field(metadata={"setting": Setting(parse, default, help, **more)})
+
+
+def settings_of(kind: type) -> dict[str, Setting]:
+    """Return the settings that are the fields of a dataclass, by key."""
+    return {item.name: item.metadata["setting"] for item in fields(kind) if "setting" in item.metadata}
+
+
+def _policy(value: object) -> Policy:
+    if isinstance(value, Path):  # --policy FILE: the policy's keys, at the top level or under `policy`
+        content, _ = _load(value)
+        if not content:
+            raise ConfigError(f"{value}: the policy file has no rule; add one of {', '.join(POLICY_KEYS)}")
+        try:
+            return parse_policy(content.get("policy", content))
+        except ValueError as error:
+            raise ConfigError(f"{value}: the policy must be {error}") from None
+    return parse_policy(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingConfig:
+    """How long to measure."""
+
+    # Long calls need fewer samples (`Limits` in referee/timing).
+    min_samples: int = setting(count_up_to(MOST_CALLS), 30, "Least number of timed calls of each solution.  [30]")
+    sets_per_burst: int = setting(
+        count_up_to(MOST_SETS), 8, "Distinct input sets that the calls of a burst use in turn.  [8]", option=None
+    )
+    relative_half_width: float = setting(
+        parse_fraction,
+        0.005,
+        "Half width of the speedup's 95 % confidence interval at which timing stops, as a "
+        "share of the speedup.  [0.005]",
+        option=None,
+    )
+    budget_s: float = setting(parse_seconds, 3.0, "Seconds of timing for each solution.  [3]", option="--timing-budget")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """Complete configuration of one run.
+    """Complete configuration of one run: one setting in each field."""
 
-    Attributes:
-        paths: Solution files or folders of them.
-        problem: Problem of all solutions; None takes each solution's from its path.
-        author: Author of all solutions; None takes each solution's from its path.
-        problems: Folder of the problems.
-        out: Folder of the runs.
-        run_id: Name of this run's folder below `out`.
-        resume: Continue the run `run_id`: evaluate only solutions that have no record yet.
-        device: Where solutions execute.
-        workload: Name of the workload.
-        precision: Precision class of all problems; None takes the class that each problem declares.
-        device_policy: See `DevicePolicy`.
-        sandbox: See `SandboxMode`.
-        audit: See `AuditMode`.
-        checked: Host device: check accesses, races and barriers.
-        allow_degenerate: Evaluate solutions of problems that fail the soundness check, too.
-        policy: Rules by which correct solutions are refused.
-        baselines: Baselines to measure; the first one decides the speedup.
-        seeds: Random input sets of the correctness check.
-        jobs: Builds that run at once.
-        compile_timeout_s: Time limit of one build.
-        load_timeout_s: Time limit of one import and constructor.
-        call_timeout_s: Time limit of one call of `forward`.
-        solution_timeout_s: Time limit of one solution after its build: correctness and timing together.
-        timing: How long to measure.
-        memory_limit_bytes: Limit of a contestant's host memory.
-        cache_dir: Folder of all caches.
-        cache_limit_bytes: Limit of the cache of built modules.
-        workers: Solutions that are evaluated at once; None is one for each visible GPU, or one on the host device.
-        shard: `i/n`, the part of all solutions that this run evaluates; None is all.
-        executor: Where builds and evaluations run.
-        ray_address: Ray cluster to use; None starts a new one on this machine.
-        accelerator_type: Ray's name of the GPUs to use; None is any GPU.
-    """
-
-    paths: tuple[Path, ...]
-    problem: str | None
-    author: str | None
-    problems: Path
-    out: Path
-    run_id: str
-    resume: bool
-    device: DeviceKind
-    workload: str
-    precision: PrecisionClass | None
-    device_policy: DevicePolicy
-    sandbox: SandboxMode
-    audit: AuditMode
-    checked: bool
-    allow_degenerate: bool
-    policy: Policy
-    baselines: tuple[Baseline, ...]
-    seeds: int
-    jobs: int
-    compile_timeout_s: float
-    load_timeout_s: float
-    call_timeout_s: float
-    solution_timeout_s: float
+    paths: tuple[Path, ...] = setting(parse_paths, None, "Solution files, or folders that hold them.", option=None)
+    problem: str | None = setting(
+        optional(parse_text), None, "Problem of files whose path does not name it, for example level1/16."
+    )
+    author: str | None = setting(
+        optional(parse_text), None, "Author of the solutions.  [the folder below solutions/ in their path]"
+    )
+    problems: Path = setting(parse_path, Path("problems"), "Folder that holds the problems.  [problems]")
+    out: Path = setting(parse_path, Path("results"), "Folder for results; each run gets a folder below it.  [results]")
+    run_id: str = setting(parse_run_id, None, "Name of the run and of its folder.  [the time and a random part]")
+    resume: bool = setting(
+        parse_flag, False, "Continue the run --run-id, or the latest one: skip solutions that have a result."
+    )
+    device: DeviceKind = setting(
+        one_of("auto", *(item.value for item in DeviceKind)),
+        "auto",
+        "cuda (the GPU), host (CUDA executed on the CPU: correctness, no speedups) or auto.  "
+        "[auto: a GPU if there is a usable one]",
+    )
+    workload: str = setting(
+        parse_text, None, "Workload (set of sizes) of the problems: full, small, ….  [full on cuda, small on host]"
+    )
+    precision: PrecisionClass | None = setting(
+        optional(parse_precision),
+        None,
+        "Precision class for all problems: fp32, tf32, fp16, bf16 or fp8.  [each problem's own]",
+    )
+    device_policy: DevicePolicy = setting(
+        one_of(*get_args(DevicePolicy)),
+        "strict",
+        "Outputs on the wrong device: strict rejects them, coerce copies them within the measured time.  [strict]",
+    )
+    sandbox: SandboxMode = setting(
+        one_of(*get_args(SandboxMode)),
+        "auto",
+        "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
+    )
+    audit: AuditMode = setting(
+        one_of(*get_args(AuditMode)),
+        "auto",
+        "Also run each solution under compute-sanitizer on the small workload: always, never, or auto (if it is "
+        "installed).  [auto]",
+    )
+    checked: bool = setting(
+        parse_flag,
+        True,
+        "On the host device: no checks for data races and accesses out of bounds.",
+        option="--unchecked",
+    )
+    allow_degenerate: bool = setting(parse_flag, False, "Also evaluate problems that fail to reject wrong answers.")
+    policy: Policy = setting(
+        _policy, Policy(), "YAML file that says which correct solutions to refuse.  [none]", kind=Path
+    )
+    baselines: tuple[Baseline, ...] = setting(
+        parse_baselines,
+        (Baseline.EAGER,),
+        "Baselines to time, separated by commas: eager, compile, max-autotune, …. The first gives the speedup.  "
+        "[eager]",
+        option="--baseline",
+    )
+    seeds: int = setting(
+        count_up_to(MOST_SETS), 3, "Number of tests on the problem's own inputs, each with another secret seed.  [3]"
+    )
+    jobs: int = setting(
+        count_up_to(MOST_PROCESSES),
+        None,
+        "Builds that run in parallel.  [half the processors, on host all; fewer if memory is short]",
+    )
+    compile_timeout_s: float = setting(
+        parse_seconds, 300.0, "Most seconds for the build of one solution.  [300]", option="--compile-timeout"
+    )
+    load_timeout_s: float = setting(
+        parse_seconds,
+        120.0,
+        "Most seconds to import a solution and construct its model.  [120]",
+        option="--load-timeout",
+    )
+    call_timeout_s: float = setting(
+        parse_seconds, 60.0, "Most seconds for one call of forward.  [60]", option="--call-timeout"
+    )
+    solution_timeout_s: float = setting(
+        parse_seconds, 300.0, "Most seconds for one solution, without its build.  [300]", option="--solution-timeout"
+    )
     timing: TimingConfig
-    memory_limit_bytes: int
-    cache_dir: Path
-    cache_limit_bytes: int
-    workers: int | None
-    shard: str | None
-    executor: ExecutorName
-    ray_address: str | None
-    accelerator_type: str | None
+    memory_limit_bytes: int = setting(
+        parse_memory,
+        None,
+        "Most host memory for a solution's process, for example 8GiB.  [32GiB, or less on a small machine]",
+        kind=str,
+        option="--memory-limit",
+    )
+    cache_dir: Path = setting(
+        parse_path,
+        None,
+        "Folder for compiled extensions and other cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]",
+        option="--cache",
+    )
+    cache_limit_bytes: int = setting(
+        parse_bytes,
+        CACHE_LIMIT_BYTES,
+        "Most disk space for compiled extensions.  [20GiB]",
+        kind=str,
+        option="--cache-limit",
+    )
+    workers: int | None = setting(
+        optional(count_up_to(MOST_PROCESSES)),
+        None,
+        "Solutions evaluated in parallel.  [one for each visible GPU; 1 on host]",
+    )
+    shard: str | None = setting(
+        optional(parse_shard),
+        None,
+        "Evaluate only part i of n of the solutions, for example 2/8; see harness merge.  [all]",
+    )
+    executor: ExecutorName = setting(
+        one_of(*get_args(ExecutorName)), None, "Where to evaluate: local (this machine) or ray (a cluster).  [local]"
+    )
+    ray_address: str | None = setting(
+        optional(parse_text), None, "Address of the Ray cluster: auto or ray://HOST:10001. Implies --executor ray."
+    )
+    accelerator_type: str | None = setting(
+        optional(parse_text), None, "With Ray: use only GPUs of this model, in Ray's words (H200)."
+    )
 
     @property
     def run_dir(self) -> Path:
@@ -179,96 +277,22 @@ class RunConfig:
         Paths below the working directory or the home directory are written relative to it, so that a published run
         does not contain the path of a home directory.
         """
-        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+        value: dict[str, Any] = to_json(self, path=_short)
+        return value
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Policy):
-        return value.to_json()
-    if isinstance(value, TimingConfig):
-        return {item.name: getattr(value, item.name) for item in fields(value)}
-    if isinstance(value, StrEnum):
-        return value.value
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Path):
-        for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
-            if value.is_absolute() and value.is_relative_to(base):
-                return prefix + value.relative_to(base).as_posix()
-        return value.as_posix()
-    return value
+def _short(path: Path) -> str:
+    for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_absolute() and path.is_relative_to(base):
+            return prefix + path.relative_to(base).as_posix()
+    return path.as_posix()
 
 
-def _policy(value: object) -> Policy:
-    if isinstance(value, Path):  # --policy FILE: the policy's keys, at the top level or under `policy`
-        held, _ = _load(value)
-        if not held:
-            raise ConfigError(f"{value}: the policy file has no rule; add one of {', '.join(POLICY_KEYS)}")
-        try:
-            return parse_policy(held.get("policy", held))
-        except ValueError as error:
-            raise ConfigError(f"{value}: the policy must be {error}") from None
-    return parse_policy(value)
+KEYS, TIMING_KEYS = settings_of(RunConfig), settings_of(TimingConfig)
+"""Settings by key, at the top level and inside `timing`.
 
-
-TIMING_KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
-    "min_samples": (count_up_to(MOST_CALLS), 30),
-    "sets_per_burst": (count_up_to(MOST_SETS), 8),
-    "relative_half_width": (parse_fraction, 0.005),
-    "budget_s": (parse_seconds, 3.0),
-}
-"""Key -> (parser, default) inside `timing`."""
-
-NOT_GIVEN = None
-KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
-    "paths": (parse_paths, NOT_GIVEN),
-    "problem": (optional(parse_text), None),
-    "author": (optional(parse_text), None),
-    "problems": (parse_path, Path("problems")),
-    "out": (parse_path, Path("results")),
-    "run_id": (parse_run_id, NOT_GIVEN),
-    "resume": (parse_flag, False),
-    "device": (one_of("auto", *(item.value for item in DeviceKind)), "auto"),
-    "workload": (parse_text, NOT_GIVEN),
-    "precision": (optional(parse_precision), None),
-    "device_policy": (one_of("strict", "coerce"), "strict"),
-    "sandbox": (one_of("auto", "strict", "off"), "auto"),
-    "audit": (one_of("auto", "always", "never"), "auto"),
-    "checked": (parse_flag, True),
-    "allow_degenerate": (parse_flag, False),
-    "policy": (_policy, Policy()),
-    "baselines": (parse_baselines, (Baseline.EAGER,)),
-    "seeds": (count_up_to(MOST_SETS), 3),
-    "jobs": (count_up_to(MOST_PROCESSES), NOT_GIVEN),
-    "compile_timeout_s": (parse_seconds, 300.0),
-    "load_timeout_s": (parse_seconds, 120.0),
-    "call_timeout_s": (parse_seconds, 60.0),
-    "solution_timeout_s": (parse_seconds, 300.0),
-    "memory_limit_bytes": (parse_memory, NOT_GIVEN),
-    "cache_dir": (parse_path, NOT_GIVEN),
-    "cache_limit_bytes": (parse_bytes, CACHE_LIMIT_BYTES),
-    "workers": (optional(count_up_to(MOST_PROCESSES)), None),
-    "shard": (optional(parse_shard), None),
-    "executor": (one_of("local", "ray"), NOT_GIVEN),
-    "ray_address": (optional(parse_text), None),
-    "accelerator_type": (optional(parse_text), None),
-}
-"""Key -> (parser, default). The YAML file, `options` and `RunConfig` use the same names. The file may also have
-`timing`, a mapping of `TIMING_KEYS`."""
-
-
-_OPTIONS: Mapping[str, str] = {
-    "baselines": "--baseline",
-    "budget_s": "--timing-budget",
-    "cache_dir": "--cache",
-    "cache_limit_bytes": "--cache-limit",
-    "call_timeout_s": "--call-timeout",
-    "compile_timeout_s": "--compile-timeout",
-    "load_timeout_s": "--load-timeout",
-    "memory_limit_bytes": "--memory-limit",
-    "solution_timeout_s": "--solution-timeout",
-}
-"""Key -> its command-line option, if the names differ."""
+The YAML file, `options` and `RunConfig` use the same keys.
+"""
 
 
 def cache_root() -> Path:
@@ -324,7 +348,7 @@ def resolve(
         ConfigError: A key is unknown, or a value is wrong or contradicts another one.
     """
     given: dict[str, object] = {}
-    timing: dict[str, object] = {name: default for name, (_, default) in TIMING_KEYS.items()}
+    timing = {name: item.default for name, item in TIMING_KEYS.items()}
     if file is not None:
         loaded, base = _load(file)
         section = loaded.pop("timing", {})
@@ -342,7 +366,7 @@ def resolve(
     timing |= _parse({name: value for name, value in named.items() if name in TIMING_KEYS}, TIMING_KEYS, source)
     given |= _parse({name: value for name, value in named.items() if name not in TIMING_KEYS}, KEYS, source)
 
-    values: dict[str, Any] = {name: default for name, (_, default) in KEYS.items()} | given
+    values: dict[str, Any] = {name: item.default for name, item in KEYS.items()} | given
     if not values["paths"]:
         raise ConfigError("no solutions named: pass files or folders, or set `paths:` in the configuration file")
     asked = values["device"]
@@ -407,7 +431,7 @@ def _told(value: object) -> str:
 
 def _parse(
     given: Mapping[str, object],
-    keys: Mapping[str, tuple[Callable[[object], object], object]],
+    keys: Mapping[str, Setting],
     source: str,
     *,
     prefix: str = "",
@@ -420,8 +444,8 @@ def _parse(
             hint = f"; did you mean `{prefix}{near[0]}`?" if near else f"; known: {', '.join([*keys, *also])}"
             raise ConfigError(f"{source}: unknown key `{prefix}{name}`{hint}")
         try:
-            parsed[name] = keys[name][0](value)
+            parsed[name] = keys[name].parse(value)
         except ValueError as error:
-            option = f" ({_OPTIONS[name]})" if source == COMMAND_LINE and name in _OPTIONS else ""
-            raise ConfigError(f"{source}: `{prefix}{name}`{option} must be {error}, not {_told(value)}") from None
+            typed = f" ({keys[name].option})" if source == COMMAND_LINE and keys[name].option else ""
+            raise ConfigError(f"{source}: `{prefix}{name}`{typed} must be {error}, not {_told(value)}") from None
     return parsed

@@ -13,7 +13,7 @@ import platform
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import harness
 from harness.core.choices import DeviceKind
 from harness.core.config import Machine
 from harness.core.executables import find_gxx, find_nvcc, git_state, gxx_version, nvcc_version
+from harness.core.json_value import JsonObject
 
 
 class MachineError(Exception):
@@ -50,7 +51,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class Environment(JsonObject):
     """Facts about a machine.
 
     `absent` has the reason for each field that is None or empty.
@@ -75,10 +76,6 @@ class Environment:
     torch_cuda: str | None
     triton: str | None
     absent: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object for `run.yaml`."""
-        return {**asdict(self), "gpus": [asdict(item) for item in self.gpus], "absent": dict(self.absent)}
 
     def for_record(self, device: DeviceKind, *, gpu_index: int = 0) -> dict[str, Any]:
         """Return the facts for records: results are comparable only if these agree."""
@@ -111,31 +108,23 @@ def collect() -> Environment:
         nvcc_answer = asked.submit(lambda: nvcc_version(find_nvcc()))
         gxx_answer = asked.submit(lambda: gxx_version(find_gxx()))
         gpus, driver, driver_cuda, reason = query_gpus()
-    absent: dict[str, str] = {}
-    if reason:
-        absent |= dict.fromkeys(("gpus", "driver", "driver_cuda"), reason)
     torch, torch_cuda = torch_build()
-    if torch is None:
-        absent |= dict.fromkeys(("torch", "torch_cuda"), "not installed")
-    elif torch_cuda is None:
-        absent["torch_cuda"] = "this torch is a CPU build"
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        absent["cuda_visible_devices"] = "not set: all GPUs are visible"
-    triton = _installed("triton")
-    if triton is None:
-        absent["triton"] = "not installed"
-    revision, dirty, why = git.result()
-    if why:
-        absent |= dict.fromkeys(("git_revision", "git_dirty"), why)
+    visible, triton, cpu = os.environ.get("CUDA_VISIBLE_DEVICES"), _installed("triton"), cpu_name()
+    revision, dirty, no_git = git.result()
     nvcc, gxx = nvcc_answer.result(), gxx_answer.result()
-    if nvcc is None:
-        absent["nvcc"] = "not found on PATH, in CUDA_HOME or in /usr/local/cuda"
-    if gxx is None:
-        absent["gxx"] = "not found on PATH or by CXX"
-    cpu = cpu_name()
-    if cpu is None:
-        absent["cpu"] = "/proc/cpuinfo has no model name"
+    cpu_build = torch is not None and torch_cuda is None
+    reasons = {
+        ("gpus", "driver", "driver_cuda"): reason,
+        ("torch", "torch_cuda"): torch is None and "not installed",
+        ("torch_cuda",): cpu_build and "this torch is a CPU build",
+        ("cuda_visible_devices",): visible is None and "not set: all GPUs are visible",
+        ("triton",): triton is None and "not installed",
+        ("git_revision", "git_dirty"): no_git,
+        ("nvcc",): nvcc is None and "not found on PATH, in CUDA_HOME or in /usr/local/cuda",
+        ("gxx",): gxx is None and "not found on PATH or by CXX",
+        ("cpu",): cpu is None and "/proc/cpuinfo has no model name",
+    }
+    absent = {name: str(why) for names, why in reasons.items() if why for name in names}
     return Environment(
         harness_version=harness.__version__,
         git_revision=revision,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from enum import StrEnum
 from typing import Any
 
 from harness.core.choices import DeviceKind
+from harness.core.json_value import from_json, to_json
 from harness.core.status import Status
 
 RECORD_FORMAT = 1
@@ -19,18 +19,6 @@ RECORD_FORMAT = 1
 
 RUN_FORMAT = 1
 """Version of `run.yaml` and of a run folder's layout; a reader accepts this and all smaller versions."""
-
-_ABSENT = type(None)
-_FORMS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(("problem", "author", "solution", "workload", "reason"), ((str,), "text")),
-    **dict.fromkeys(("solution_digest", "problem_digest", "finished_at"), ((str,), "text")),
-    **dict.fromkeys(("evidence", "environment"), ((dict,), "an object")),
-    **dict.fromkeys(("timing", "build"), ((dict, _ABSENT), "an object or null")),
-    **dict.fromkeys(("speedup", "wall_s"), ((int, float, _ABSENT), "a number or null")),
-    "sample": ((int, _ABSENT), "a whole number or null"),
-    "labels": ((list, tuple), "a list of texts"),
-}
-"""Field of a record -> its valid types in JSON, and their name in messages. Record files may be edited by hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,17 +91,7 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object that `json.dumps(..., allow_nan=False)` accepts."""
-        value: dict[str, Any] = {"format": self.format}
-        for item in fields(self):
-            held = getattr(self, item.name)
-            if isinstance(held, StrEnum):
-                held = held.value
-            elif isinstance(held, tuple):
-                held = list(held)
-            elif isinstance(held, Mapping):
-                held = dict(held)
-            value[item.name] = held
-        return value
+        return {"format": self.format, **to_json(self)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Record:
@@ -125,22 +103,9 @@ class Record:
         version = value.get("format")
         if not isinstance(version, int) or version > RECORD_FORMAT or version < 1:
             raise ValueError(f"record format {version!r}; this harness reads 1 to {RECORD_FORMAT}")
-        known = {item.name for item in fields(cls)}
-        if unknown := sorted(set(value) - known):
+        if unknown := sorted(set(value) - {item.name for item in fields(cls)}):
             raise ValueError(f"not a record: unknown keys {', '.join(unknown)}")
         needed = {item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING}
-        if lacking := sorted(needed - set(value)):
-            raise ValueError(f"not a record: missing {', '.join(f'`{name}`' for name in lacking)}")
-        held = dict(value)
-        for name, (kinds, wanted) in _FORMS.items():
-            if name in held and not isinstance(held[name], kinds):
-                raise ValueError(f"`{name}` must be {wanted}, not {held[name]!r:.60}")
-        if not all(isinstance(label, str) for label in held.get("labels", ())):
-            raise ValueError(f"`labels` must be a list of texts, not {held['labels']!r:.60}")
-        try:
-            held["device"] = DeviceKind(held["device"])
-            held["status"] = Status(held["status"])
-            held["labels"] = tuple(held.get("labels", ()))
-            return cls(**held)
-        except TypeError as error:
-            raise ValueError(f"not a record: {error}") from error
+        if missing := sorted(needed - set(value)):
+            raise ValueError(f"not a record: missing {', '.join(f'`{name}`' for name in missing)}")
+        return from_json(value, cls)

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.core.json_value import JsonObject
+
 RANK_PAIRS = 8
 """Least number of pairs for the signed-rank interval; with fewer, its steps are too coarse."""
 
@@ -127,7 +129,7 @@ def mark_outliers(samples: Sequence[float], *, cutoff: float = OUTLIER_CUTOFF) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedupEstimate:
+class SpeedupEstimate(JsonObject):
     """A speedup with its confidence interval.
 
     Attributes:
@@ -155,16 +157,6 @@ class SpeedupEstimate:
         if self.low is None or self.high is None:
             return None
         return max(math.log(self.high / self.speedup), math.log(self.speedup / self.low))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "speedup": self.speedup,
-            "low": self.low,
-            "high": self.high,
-            "confidence": self.confidence,
-            "pairs": self.pairs,
-            "method": self.method,
-        }
 
 
 def speedup_interval(
@@ -296,7 +288,7 @@ def same_within(speedup: float, low: float | None, high: float | None, *, floor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoiseFloor:
+class NoiseFloor(JsonObject):
     """The smallest ratio of times that the measurement can tell from 1.
 
     Attributes:
@@ -310,9 +302,6 @@ class NoiseFloor:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.log_width) and self.log_width >= 0.0):
             raise ValueError(f"a noise floor must be finite and at least 0, not {self.log_width}")
-
-    def to_json(self) -> dict[str, Any]:
-        return {"log_width": self.log_width, "pairs": self.pairs}
 
 
 def noise_floor(aa: SpeedupEstimate, *, least: float = 0.0) -> NoiseFloor:

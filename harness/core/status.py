@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from harness.core.json_value import JsonObject
+
 
 class Status(StrEnum):
     """How the evaluation of one solution ended."""
@@ -85,7 +87,7 @@ VERDICT_FREE = frozenset({Status.harness_error, Status.not_emulated, Status.unsu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(JsonObject):
     """Why a solution did not pass.
 
     Attributes:
@@ -105,14 +107,6 @@ class Failure:
             raise ValueError("a failure needs a status other than passed")
         if not self.reason.strip() or "\n" in self.reason:
             raise ValueError(f"a reason must be one non-empty line, not {self.reason!r}")
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "status": self.status.value,
-            "reason": self.reason,
-            "evidence": dict(self.evidence),
-            "detail": self.detail,
-        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Failure:

@@ -7,12 +7,13 @@ contains the problem's source.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.core.choices import Baseline, DeviceKind, PrecisionClass, SandboxMode
-from harness.core.problem import Costs, InputRules, Problem, Workload
+from harness.core.choices import Baseline, DeviceKind, SandboxMode
+from harness.core.json_value import JsonObject
+from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 
 MAX_TASK_BYTES = 64 * 2**20
@@ -23,7 +24,7 @@ DEVICE_INDEX = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefereeConfig:
+class RefereeConfig(JsonObject):
     """Settings of a referee, the same for all its solutions.
 
     The fields have the meaning of `RunConfig` and `TimingConfig`, except:
@@ -54,14 +55,6 @@ class RefereeConfig:
     baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
     cache_dir: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "baselines": [baseline.value for baseline in self.baselines]}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RefereeConfig:
-        baselines = tuple(Baseline(name) for name in value["baselines"])
-        return cls(**{**value, "device": DeviceKind(value["device"]), "baselines": baselines})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePart:
@@ -77,7 +70,7 @@ class SourcePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(JsonObject):
     """One solution to evaluate.
 
     Attributes:
@@ -106,67 +99,9 @@ class Task:
     parts: tuple[SourcePart, ...] = ()
     kernels: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "problem": problem_json(self.problem),
-            "workload": {"name": self.workload.name, "sizes": dict(self.workload.sizes)},
-            "source": self.source,
-            "filename": self.filename,
-            "modules": [dict(module) for module in self.modules],
-            "readable": [str(path) for path in self.readable],
-            "log_path": str(self.log_path),
-            "timed": self.timed,
-            "small": None if self.small is None else {"name": self.small.name, "sizes": dict(self.small.sizes)},
-            "parts": [asdict(part) for part in self.parts],
-            "kernels": list(self.kernels),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Task:
-        return cls(
-            problem=problem_of(value["problem"]),
-            workload=Workload(**value["workload"]),
-            source=value["source"],
-            filename=value["filename"],
-            modules=tuple(value["modules"]),
-            readable=tuple(Path(path) for path in value["readable"]),
-            log_path=Path(value["log_path"]),
-            timed=value["timed"],
-            small=None if value["small"] is None else Workload(**value["small"]),
-            parts=tuple(SourcePart(**part) for part in value["parts"]),
-            kernels=tuple(value["kernels"]),
-        )
-
-
-def problem_json(problem: Problem) -> dict[str, Any]:
-    """Return the fields of a problem for another process; inverse of `problem_of`."""
-    return {
-        "id": problem.id,
-        "name": problem.name,
-        "path": str(problem.path),
-        "source": problem.source,
-        "digest": problem.digest,
-        "precision": problem.precision.value,
-        "variants": list(problem.rules.variants),
-        "costs": asdict(problem.costs),
-    }
-
-
-def problem_of(value: Mapping[str, Any]) -> Problem:
-    return Problem(
-        id=value["id"],
-        name=value["name"],
-        path=Path(value["path"]),
-        source=value["source"],
-        digest=value["digest"],
-        precision=PrecisionClass(value["precision"]),
-        rules=InputRules(variants=tuple(value["variants"])),
-        costs=Costs(**value["costs"]),
-    )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(JsonObject):
     """Result of one evaluation: the referee's verdict.
 
     The fields have the meaning of `Record`; `detail` is text for the log. The verdict is final, unless
@@ -185,10 +120,3 @@ class Outcome:
     def policy_may_refuse(self) -> bool:
         """Whether the run's policy may still change the status."""
         return self.status is Status.passed
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Outcome:
-        return cls(**{**value, "status": Status(value["status"]), "labels": tuple(value["labels"])})

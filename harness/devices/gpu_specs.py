@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.core.json_value import JsonObject, from_json
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peaks:
+class Peaks(JsonObject):
     """Peak rates of one GPU.
 
     Attributes:
@@ -30,12 +32,12 @@ class Peaks:
 
     name: str
     copy_bytes_per_s: float
+    read_bytes_per_s: float | None = None
     flops_per_s: Mapping[str, float]
     l2_bytes: int
     source: str
     reference: str
     launch_floor_s: float | None = None
-    read_bytes_per_s: float | None = None
     launch_latency_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -51,40 +53,13 @@ class Peaks:
         """The fastest memory rate; most GPUs read faster than they copy."""
         return max(self.copy_bytes_per_s, self.read_bytes_per_s or 0.0)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "copy_bytes_per_s": self.copy_bytes_per_s,
-            "read_bytes_per_s": self.read_bytes_per_s,
-            "flops_per_s": dict(self.flops_per_s),
-            "l2_bytes": self.l2_bytes,
-            "source": self.source,
-            "reference": self.reference,
-            "launch_floor_s": self.launch_floor_s,
-            "launch_latency_s": self.launch_latency_s,
-        }
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Peaks:
         """Invert `to_json`; raise `ValueError` for a missing or impossible value."""
         try:
-            return cls(
-                name=str(value["name"]),
-                copy_bytes_per_s=float(value["copy_bytes_per_s"]),
-                flops_per_s={str(k): float(v) for k, v in value["flops_per_s"].items()},
-                l2_bytes=int(value["l2_bytes"]),
-                source=str(value["source"]),
-                reference=str(value["reference"]),
-                launch_floor_s=_optional(value["launch_floor_s"]),
-                read_bytes_per_s=_optional(value.get("read_bytes_per_s")),
-                launch_latency_s=_optional(value.get("launch_latency_s")),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not the peaks of a GPU (a value is missing or has the wrong type): {error!r}") from error
-
-
-def _optional(value: Any) -> float | None:
-    return None if value is None else float(value)
+            return from_json(value, cls)
+        except ValueError as error:
+            raise ValueError(f"not the peaks of a GPU: {error}") from error
 
 
 def _sheet(name: str, *, tb_per_s: float, l2_mib: int, tflops: Mapping[str, float], reference: str) -> Peaks:

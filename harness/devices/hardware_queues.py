@@ -1,13 +1,9 @@
 """Choose the number of hardware queues for a process's GPU context.
 
-CUDA spreads the streams of a context over 8 hardware queues. The driver creates and destroys contexts one after another
-for all processes and GPUs of a machine. With one queue, creating takes 0.09 s instead of 0.15 s and destroying 0.02 s
-instead of 0.06 s (six contexts at once, H200, driver 580.159.04, `results/contexts-h200.md`). Nothing can be timed
-meanwhile, so an evaluation mostly waits for this.
-
-Work of one stream runs in order with any number of queues. Work of several streams would be serialised by one queue and
-look slower. So code whose text mentions streams, graphs, or libraries that use streams gets the default number. Hiding
-streams from this check only slows the solution itself. `tests/unit/devices/test_hardware_queues.py` pins the choice.
+The driver creates and destroys contexts one after another for all processes of a machine, with one queue in about half
+the time (`results/contexts-h200.md`), and nothing can be timed meanwhile. Several streams would be serialised by one
+queue. So code whose text mentions streams, graphs, or libraries that use them gets the default number; hiding streams
+from this check only slows the solution itself. `tests/unit/devices/test_hardware_queues.py` pins the choice.
 """
 
 from __future__ import annotations
@@ -36,9 +32,6 @@ _SEVERAL = re.compile(
 
 def queues_for(source: str) -> Mapping[str, str]:
     """Return the environment variables for the process that runs `source`.
-
-    Args:
-        source: All source text of a solution.
 
     Returns:
         `ONE_QUEUE`, or nothing if the solution may use several streams.

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.core.json_value import JsonObject
+
 DISTURBED = "disturbed"
 """Label: another process used the GPU, or it was throttled, while the solution was timed, also in repeats. Or repeated
 rounds were disturbed and the counted rounds contain time that nothing explains.
@@ -76,7 +78,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
+class Neighbours(JsonObject):
     """Other processes with a context on the GPU.
 
     Attributes:
@@ -88,9 +90,6 @@ class Neighbours:
     known: bool
     foreign: int | None = None
     busy: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"known": self.known, "foreign": self.foreign, "busy": self.busy}
 
 
 def neighbours(reading: Reading, own_pid: int, parents: Mapping[int, int]) -> Neighbours:

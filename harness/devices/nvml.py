@@ -9,11 +9,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
+from harness.core.json_value import JsonObject
 from harness.devices.interference import Neighbours, Reading, Repeats, disturbance, neighbours
 
 THROTTLE_COUNTERS: Mapping[str, str] = {
@@ -27,7 +28,7 @@ THROTTLE_COUNTERS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuState:
+class GpuState(JsonObject):
     """One reading of the GPU's state; None means unknown.
 
     Attributes:
@@ -45,9 +46,6 @@ class GpuState:
     power_w: float | None
     throttle_reasons: int | None
     other_processes: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

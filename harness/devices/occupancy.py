@@ -11,8 +11,9 @@ occupancy calculator for compute capability 7.0 and later:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from harness.core.json_value import JsonObject
 
 REGISTER_PORTION = 256
 """Allocation unit of registers for a warp."""
@@ -41,7 +42,7 @@ _AT_LEAST_ONE = ("multiprocessors", "threads", "blocks", "registers", "shared_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiprocessorLimits:
+class MultiprocessorLimits(JsonObject):
     """Resources of one multiprocessor, and the number of multiprocessors.
 
     Sizes are in bytes. Each resident block takes `reserved_shared_bytes` besides its own shared memory.
@@ -61,16 +62,9 @@ class MultiprocessorLimits:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} of a multiprocessor must be at least 1, not {getattr(self, name)}")
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> MultiprocessorLimits:
-        return cls(**value)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Occupancy:
+class Occupancy(JsonObject):
     """Occupancy of a kernel.
 
     Attributes:
@@ -82,9 +76,6 @@ class Occupancy:
     share: float
     blocks: int
     limiter: str
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def waves(self, blocks: int, limits: MultiprocessorLimits) -> float:
         """Return how many times a grid of `blocks` blocks fills the whole device."""

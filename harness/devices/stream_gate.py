@@ -114,9 +114,6 @@ class Gate:
 
         Polls without a pause, because the measured time may be microseconds.
 
-        Args:
-            timeout_s: Time limit in seconds.
-
         Returns:
             Time of the first look that saw the report; None after the time limit.
         """

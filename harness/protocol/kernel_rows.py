@@ -5,10 +5,13 @@ Both sides: the contestant writes the rows, the referee parses them strictly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+from msgspec import Meta
+
+from harness.protocol.fields import Message, convert
 from harness.protocol.kernel_names import kept_symbol
 
 MAX_ROWS = 64
@@ -18,11 +21,12 @@ MAX_NAME = 500
 MAX_COUNT = 2**40
 MAX_SECONDS = 1e6
 
-KINDS = ("kernel", "copy", "fill")
+
+_Name = Annotated[str, Meta(max_length=MAX_NAME)]
+_Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelRow:
+class KernelRow(NamedTuple):
     """Equal launches of one call, as the contestant claims.
 
     Attributes:
@@ -39,17 +43,17 @@ class KernelRow:
         total_s: Device time of all launches in seconds; 0 on the host device, which measures no times.
     """
 
-    kind: str
-    symbol: str
-    name: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    registers: int
-    static_shared_bytes: int
-    dynamic_shared_bytes: int
-    local_bytes: int
-    calls: int
-    total_s: float
+    kind: Literal["kernel", "copy", "fill"]
+    symbol: _Name
+    name: _Name
+    grid: tuple[_Count, _Count, _Count]
+    block: tuple[_Count, _Count, _Count]
+    registers: _Count
+    static_shared_bytes: _Count
+    dynamic_shared_bytes: _Count
+    local_bytes: _Count
+    calls: _Count
+    total_s: Annotated[float, Meta(ge=0.0, le=MAX_SECONDS)]
 
     @classmethod
     def of(cls, *values: Any, calls: int, total_s: float) -> KernelRow:
@@ -71,38 +75,20 @@ class KernelRow:
         )
 
     def to_json(self) -> list[Any]:
-        sizes = (self.registers, self.static_shared_bytes, self.dynamic_shared_bytes, self.local_bytes)
-        return [self.kind, self.symbol, self.name, [*self.grid], [*self.block], *sizes, self.calls, self.total_s]
+        return [*self[:3], list(self.grid), list(self.block), *self[5:]]
 
     @classmethod
-    def from_json(cls, value: Any) -> KernelRow:
+    def from_json(cls, value: object) -> KernelRow:
         """Parse a row.
 
         Raises:
-            ValueError: `to_json` can't have written the value.
+            MessageError: `to_json` can't have written the value.
         """
-        if not isinstance(value, list) or len(value) != 11:
-            raise ValueError("a kernel must be a list of 11")
-        kind, symbol, name, grid, block, registers, static, dynamic, local, calls, total_s = value
-        if kind not in KINDS:
-            raise ValueError("a kernel's kind must be kernel, copy or fill")
-        return cls(
-            kind=kind,
-            symbol=_text(symbol),
-            name=_text(name),
-            grid=_triple(grid),
-            block=_triple(block),
-            registers=_count(registers),
-            static_shared_bytes=_count(static),
-            dynamic_shared_bytes=_count(dynamic),
-            local_bytes=_count(local),
-            calls=_count(calls),
-            total_s=_seconds(total_s),
-        )
+        return convert(value, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CensusTaken:
+class CensusTaken(Message):
     """A contestant's reply: the kernels that one call ran.
 
     Attributes:
@@ -111,59 +97,10 @@ class CensusTaken:
         lack: Why there are no rows (for example no profiler); empty if the census succeeded.
     """
 
-    rows: tuple[KernelRow, ...]
+    TYPE: ClassVar[str] = "census_taken"
+    rows: Annotated[tuple[KernelRow, ...], Meta(max_length=MAX_ROWS)]
     complete: bool
-    lack: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "census_taken",
-            "rows": [row.to_json() for row in self.rows],
-            "complete": self.complete,
-            "lack": self.lack,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CensusTaken:
-        """Parse the reply.
-
-        Raises:
-            ValueError: `to_json` can't have written the value.
-        """
-        rows = value.get("rows")
-        if not isinstance(rows, list) or len(rows) > MAX_ROWS:
-            raise ValueError(f"rows must be a list of at most {MAX_ROWS}")
-        complete = value.get("complete")
-        if not isinstance(complete, bool):
-            raise ValueError("complete must be true or false")
-        return cls(
-            rows=tuple(KernelRow.from_json(row) for row in rows), complete=complete, lack=_text(value.get("lack"))
-        )
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > MAX_NAME:
-        raise ValueError(f"expected a text of at most {MAX_NAME} characters")
-    return value
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
-        raise ValueError(f"expected a count between 0 and {MAX_COUNT}")
-    return value
-
-
-def _seconds(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value <= MAX_SECONDS:
-        raise ValueError("expected a duration in seconds")
-    return float(value)
-
-
-def _triple(value: Any) -> tuple[int, int, int]:
-    if not isinstance(value, list) or len(value) != 3:
-        raise ValueError("expected three counts")
-    x, y, z = (_count(item) for item in value)
-    return x, y, z
+    lack: _Name = ""
 
 
 def _bounded_triple(value: Sequence[int]) -> tuple[int, int, int]:

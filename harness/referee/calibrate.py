@@ -36,7 +36,7 @@ STILL_S = 0.02
 checked.
 
 A burst after such a stop starts later: by 0.5 ms in the median on an H200, from 20 ms on
-(`tests/benchmarks/bench_stills.py`). Compared with bursts without a stop, correct claims were doubted.
+(`results/stills-h200.md`). Compared with bursts without a stop, correct claims were doubted.
 """
 
 SPARING_BURSTS = 3

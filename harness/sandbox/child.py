@@ -170,11 +170,7 @@ class Child:
         return None
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the confined process, if it still exists.
-
-        Args:
-            number: The signal.
-        """
+        """Send a signal to the confined process, if it still exists."""
         with suppress(OSError):
             target = os.pidfd_open(self.target_pid() or -1)
             try:

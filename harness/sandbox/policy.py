@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from harness.core.choices import SandboxMode
+from harness.core.json_value import JsonObject
 
 Strength = Literal["full", "partial", "none"]
 
@@ -38,7 +39,7 @@ class SandboxUnavailable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxPolicy:
+class SandboxPolicy(JsonObject):
     """Isolation and limits of one child.
 
     Attributes:
@@ -90,21 +91,6 @@ class SandboxPolicy:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} of a sandbox policy must be positive, not {getattr(self, name)}")
 
-    def to_json(self) -> dict[str, Any]:
-        value: dict[str, Any] = {name: getattr(self, name) for name in ("mode", "gpu", "gpu_minor", "under_tool")}
-        value["env"] = dict(self.env)
-        value |= {name: [str(path) for path in getattr(self, name)] for name in _PATHS}
-        return value | {name: getattr(self, name) for name in _LIMITS}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SandboxPolicy:
-        """Invert `to_json`; raise `KeyError` or `ValueError` for a wrong value."""
-        fields: dict[str, Any] = {name: tuple(Path(path) for path in value[name]) for name in _PATHS}
-        fields |= {name: int(value[name]) for name in _LIMITS}
-        fields |= {name: bool(value[name]) for name in ("gpu", "under_tool")}
-        fields["gpu_minor"] = None if value["gpu_minor"] is None else int(value["gpu_minor"])
-        return cls(mode=value["mode"], env=dict(value["env"]), **fields)
-
 
 _PATHS = ("writable", "readable", "hidden")
 _LIMITS = (
@@ -120,7 +106,7 @@ _LIMITS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxReport:
+class SandboxReport(JsonObject):
     """Isolation of a child.
 
     Attributes:
@@ -133,21 +119,6 @@ class SandboxReport:
     mechanisms: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "strength": self.strength,
-            "mechanisms": list(self.mechanisms),
-            "missing": dict(self.missing),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SandboxReport:
-        return cls(
-            strength=value["strength"],
-            mechanisms=tuple(value["mechanisms"]),
-            missing=dict(value["missing"]),
-        )
-
     def weakness(self) -> str:
         """Return one line about the mechanisms missing for full strength, else ""."""
         essential = {name: why for name, why in self.missing.items() if name not in OPTIONAL_MECHANISMS}
@@ -155,7 +126,7 @@ class SandboxReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExitReport:
+class ExitReport(JsonObject):
     """How a child ended.
 
     Attributes:
@@ -174,13 +145,6 @@ class ExitReport:
     wall_s: float
     peak_memory_bytes: int | None = None
     log_truncated: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> ExitReport:
-        return cls(**value)
 
 
 class Findings:

@@ -96,9 +96,6 @@ class Zygote:
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until the modules are imported.
 
-        Args:
-            timeout_s: Time limit in seconds.
-
         Raises:
             ZygoteError: The zygote died, or the time limit passed.
         """

@@ -5,7 +5,7 @@ does not import torch.
 """
 
 from harness.core.config import cache_root as default_root
-from harness.toolchain.builder import begin_ahead, build_solution
+from harness.toolchain.builder import BuildTools, begin_ahead, build_solution
 from harness.toolchain.cache import BuildCache, CachedModule, CacheError
 from harness.toolchain.diagnostics import CompilerError, Diagnostics, KernelResources
 from harness.toolchain.nvcc_toolchain import NvccToolchain
@@ -19,6 +19,7 @@ __all__ = [
     "BuildCache",
     "BuildOutcome",
     "BuildReport",
+    "BuildTools",
     "BuilderZygotes",
     "BuiltModule",
     "CacheError",

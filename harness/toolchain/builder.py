@@ -1,11 +1,7 @@
 """Build one solution: discover its extensions and compile those not cached.
 
 Trusted side. No text of the solution is executed or given to a shell here, and modules are copied, never loaded. May be
-called from many threads and processes at once: equal extensions are compiled once.
-
-Extensions that a static scan finds are compiled while the discovery still runs; the discovery alone decides. An
-extension that does not build is no verdict yet, because some solutions catch the error: the discovery is repeated with
-that error. See guides/design/discovery.md.
+called from many threads and processes at once: equal extensions are compiled once. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -42,18 +38,47 @@ _MAX_ROUNDS = 4
 """Most discoveries of one solution; each after the first follows an extension that did not build."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildTools:
+    """What solutions are built with.
+
+    Attributes:
+        zygotes: Processes to fork from.
+        toolchain: How to build.
+        cache: Cache of modules.
+        timeout_s: Limit in seconds for compiling one extension.
+        sandbox: Sandbox mode.
+        import_timeout_s: Limit in seconds for importing, constructing and calling a solution.
+    """
+
+    zygotes: BuilderZygotes
+    toolchain: Toolchain
+    cache: BuildCache
+    timeout_s: float
+    sandbox: SandboxMode = "auto"
+    import_timeout_s: float = 60.0
+
+    def compilations(self, source: str) -> Compilations:
+        """Return the compilations of a solution, none of them begun."""
+        return Compilations(
+            Compiler(
+                zygotes=self.zygotes,
+                toolchain=self.toolchain,
+                cache=self.cache,
+                sandbox=self.sandbox,
+                timeout_s=self.timeout_s,
+                source=source,
+            )
+        )
+
+
 def build_solution(
     source: str,
     filename: str,
+    tools: BuildTools,
     *,
-    zygotes: BuilderZygotes,
-    toolchain: Toolchain,
-    cache: BuildCache,
     log_path: Path,
-    timeout_s: float,
-    sandbox: SandboxMode = "auto",
     arguments: Mapping[str, Any] | None = None,
-    import_timeout_s: float = 60.0,
     seed: int = 0,
     begun: Compilations | None = None,
 ) -> BuildOutcome:
@@ -62,15 +87,10 @@ def build_solution(
     Args:
         source: Text of the solution.
         filename: Name of its file.
-        zygotes: Processes to fork from.
-        toolchain: How to build.
-        cache: Cache of modules.
+        tools: What to build with.
         log_path: All output is appended to this file.
-        timeout_s: Limit in seconds for compiling one extension.
-        sandbox: Sandbox mode.
         arguments: Constructor arguments and inputs (`arguments.describe`). Without them, a constructor that needs
             arguments does not run, and its extensions are built in the contestant.
-        import_timeout_s: Limit in seconds for importing, constructing and calling the solution.
         seed: Seed for the constructor.
         begun: Compilations from `begin_ahead`; closed at the end.
 
@@ -86,7 +106,8 @@ def build_solution(
     """
     begin = time.monotonic()
     if begun is None:
-        begun = _compilations(source, zygotes, toolchain, cache, timeout_s, sandbox)
+        begun = tools.compilations(source)
+    cache = tools.cache
     try:
         work = cache.scratch()
     except OSError as error:
@@ -97,14 +118,10 @@ def build_solution(
         build = _Build(
             source=source,
             filename=filename,
-            zygotes=zygotes,
+            tools=tools,
             compilations=begun,
-            toolchain=toolchain,
-            cache=cache,
             log_path=log_path,
-            sandbox=sandbox,
             arguments=arguments,
-            import_timeout_s=import_timeout_s,
             seed=seed,
             work=work,
         )
@@ -131,44 +148,14 @@ def build_solution(
         cleanup.remove(work)
 
 
-def begin_ahead(
-    source: str,
-    *,
-    zygotes: BuilderZygotes,
-    toolchain: Toolchain,
-    cache: BuildCache,
-    timeout_s: float,
-    sandbox: SandboxMode = "auto",
-) -> Compilations:
+def begin_ahead(source: str, tools: BuildTools) -> Compilations:
     """Start compiling the extensions that a static scan finds, in the background.
 
-    Pass the result to `build_solution` with the same arguments, or close it.
-
-    Args:
-        source: Text of the solution.
-        zygotes: Processes to fork from.
-        toolchain: How to build.
-        cache: Cache of modules.
-        timeout_s: Limit in seconds for compiling one extension.
-        sandbox: Sandbox mode.
+    Pass the result to `build_solution` with the same source and tools, or close it.
     """
-    begun = _compilations(source, zygotes, toolchain, cache, timeout_s, sandbox)
+    begun = tools.compilations(source)
     begun.foresee()
     return begun
-
-
-def _compilations(
-    source: str,
-    zygotes: BuilderZygotes,
-    toolchain: Toolchain,
-    cache: BuildCache,
-    timeout_s: float,
-    sandbox: SandboxMode,
-) -> Compilations:
-    compiler = Compiler(
-        zygotes=zygotes, toolchain=toolchain, cache=cache, sandbox=sandbox, timeout_s=timeout_s, source=source
-    )
-    return Compilations(compiler)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,14 +164,10 @@ class _Build:
 
     source: str
     filename: str
-    zygotes: BuilderZygotes
+    tools: BuildTools
     compilations: Compilations
-    toolchain: Toolchain
-    cache: BuildCache
     log_path: Path
-    sandbox: SandboxMode
     arguments: Mapping[str, Any] | None
-    import_timeout_s: float
     seed: int
     work: Path
     tried: dict[str, CompileResult] = field(default_factory=dict)
@@ -219,7 +202,7 @@ class _Build:
             wall_s=wall_s,
             harvest_s=self.harvest_s,
             compile_s=self.compile_s,
-            runtime=self.toolchain.runtime,
+            runtime=self.tools.toolchain.runtime,
             leases=leases,
         )
         if failure is not None:
@@ -241,22 +224,24 @@ class _Build:
             json.dumps(self.arguments, sort_keys=True),
             json.dumps(sentences, sort_keys=True),
         )
-        if (held := self.cache.recall(key)) is not None:
+        if (held := self.tools.cache.recall(key)) is not None:
             known = None if held["failure"] is None else Failure.from_json(held["failure"])
             return [ExtensionSpec.from_json(value) for value in held["specs"]], known
         log_path = self.work / "harvest.log"
         self.compilations.foresee()
         try:
             found = discovery.harvest(
-                self.source,
-                self.filename,
-                arguments=self.arguments,
-                refused=sentences,
-                seed=self.seed,
-                zygote=self.zygotes.for_harvest(),
-                sandbox=self.sandbox,
+                discovery.Request(
+                    source=self.source,
+                    filename=self.filename,
+                    arguments=self.arguments,
+                    refused=sentences,
+                    seed=self.seed,
+                ),
+                zygote=self.tools.zygotes.for_harvest(),
+                sandbox=self.tools.sandbox,
                 log_path=log_path,
-                timeout_s=self.import_timeout_s,
+                timeout_s=self.tools.import_timeout_s,
                 on_extension=self.compilations.begin,
             )
         except ZygoteError as error:
@@ -270,7 +255,7 @@ class _Build:
                 "specs": [spec.to_json() for spec in found.specs],
                 "failure": None if failure is None else failure.to_json(),
             }
-            self.cache.put(key, None, value).release()
+            self.tools.cache.put(key, None, value).release()
         return found.specs, found.failure
 
     def _explained(self, failure: Failure | None, refused: Mapping[str, CompilerError]) -> Failure | None:

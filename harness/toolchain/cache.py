@@ -117,11 +117,7 @@ class BuildCache:
             ) from error
 
     def get(self, key: str) -> CachedModule | None:
-        """Return the entry with its module verified, or None. The caller must release it.
-
-        Args:
-            key: Content address.
-        """
+        """Return the entry with its module verified, or None. The caller must release it."""
         folder = self._folder(key)
         try:
             lease = _Lease(folder)
@@ -175,11 +171,7 @@ class BuildCache:
         return held
 
     def recall(self, key: str) -> Mapping[str, Any] | None:
-        """Return the metadata of an entry without a module, or None.
-
-        Args:
-            key: Content address.
-        """
+        """Return the metadata of an entry without a module, or None."""
         found = self.get(key)
         if found is None:
             return None
@@ -191,9 +183,6 @@ class BuildCache:
         """Hold the lock for building a key.
 
         Others wait. After acquiring the lock, call `get` again: the entry may exist by then.
-
-        Args:
-            key: Content address.
         """
         self._folder(key)
         path = self._locks / f"{key[:2]}.{key}"

@@ -94,10 +94,6 @@ class Compiler:
     def build(self, spec: ExtensionSpec, abandon: Abandon) -> CompileResult:
         """Return the extension from the cache, or compile it.
 
-        Args:
-            spec: The extension.
-            abandon: Lets another thread end the build.
-
         Raises:
             CacheError: The cache can't be read or written.
             MachineError: A tool is missing.

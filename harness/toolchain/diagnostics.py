@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from harness.core.json_value import JsonObject
 from harness.protocol.kernel_names import kept_symbol
 
 MAX_LOG_CHARS = 4 * 2**20
@@ -50,7 +50,7 @@ class SourceMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompilerError:
+class CompilerError(JsonObject):
     """The first error of a build.
 
     Attributes:
@@ -81,16 +81,9 @@ class CompilerError:
             place += f" (line {self.solution_line} of the solution)"
         return f"{place}: {self.message}"
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CompilerError:
-        return cls(**value)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelResources:
+class KernelResources(JsonObject):
     """GPU resources of one kernel for one architecture, as ptxas reports them.
 
     `stack_bytes` and the spills are bytes per thread, `shared_bytes` (static) is bytes per block.
@@ -106,16 +99,9 @@ class KernelResources:
     spill_loads_bytes: int
     barriers: int
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> KernelResources:
-        return cls(**value)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostics:
+class Diagnostics(JsonObject):
     """Everything parsed from one log.
 
     Attributes:
@@ -129,24 +115,6 @@ class Diagnostics:
     kernels: tuple[KernelResources, ...] = ()
     not_emulated: tuple[str, ...] = ()
     fault: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "error": None if self.error is None else self.error.to_json(),
-            "kernels": [kernel.to_json() for kernel in self.kernels],
-            "not_emulated": list(self.not_emulated),
-            "fault": self.fault,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Diagnostics:
-        error = value["error"]
-        return cls(
-            error=None if error is None else CompilerError.from_json(error),
-            kernels=tuple(KernelResources.from_json(kernel) for kernel in value["kernels"]),
-            not_emulated=tuple(str(item) for item in value["not_emulated"]),
-            fault=value["fault"],
-        )
 
 
 _TELLING = re.compile(r"error|fatal|undefined reference|multiple definition|cannot find|^/bin/sh: ")

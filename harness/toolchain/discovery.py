@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,28 @@ class Discovery:
     wall_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Which solution to run.
+
+    Attributes:
+        source: Text of the solution.
+        filename: Name of the solution's file.
+        arguments: Constructor arguments and inputs, from `arguments.describe`; None if unknown.
+        refused: Digests of extensions that failed to build, with their errors; the recorder raises these errors.
+        seed: Seed for the constructor.
+    """
+
+    source: str
+    filename: str
+    arguments: Mapping[str, Any] | None
+    refused: Mapping[str, str]
+    seed: int
+
+
 def harvest(
-    source: str,
-    filename: str,
+    request: Request,
     *,
-    arguments: Mapping[str, Any] | None,
-    refused: Mapping[str, str],
-    seed: int,
     zygote: Zygote,
     sandbox: SandboxMode,
     log_path: Path,
@@ -80,11 +95,7 @@ def harvest(
     The process imports the file, constructs `ModelNew` and calls it once.
 
     Args:
-        source: Text of the solution.
-        filename: Name of the solution's file.
-        arguments: Constructor arguments and inputs, from `arguments.describe`; None if unknown.
-        refused: Digests of extensions that failed to build, with their errors; the recorder raises these errors.
-        seed: Seed for the constructor.
+        request: The solution.
         zygote: Process with torch to fork from.
         sandbox: Sandbox mode.
         log_path: File for the process's output.
@@ -99,20 +110,14 @@ def harvest(
         ZygoteError: The zygote died.
     """
     begin = time.monotonic()
-    reader = _DiscoveryReader(source, timeout_s, on_extension)
+    reader = _DiscoveryReader(request.source, timeout_s, on_extension)
     policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
     with zygote.spawn(TARGET, policy, log_path) as child:
         child.channel.expect_at_most(_MAX_BYTES)
         deadline = time.monotonic() + timeout_s  # only now: the zygote may have had to import torch first
         try:
             child.channel.send(
-                {
-                    "source": source,
-                    "filename": filename,
-                    "arguments": None if arguments is None else dict(arguments),
-                    "refused": dict(refused),
-                    "seed": seed,
-                },
+                asdict(request),
                 timeout_s=timeout_s,
             )
             for _ in range(_MAX_FRAMES):

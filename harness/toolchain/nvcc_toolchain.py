@@ -1,11 +1,8 @@
 """Build extensions with g++ and nvcc as torch's `load_inline` does, in less time.
 
-Trusted side. Writes files; runs only version queries and, in `warm_up`, the compiler on torch's own headers.
-
-The written sources, the flags and their order are torch's, so that messages and line numbers are the usual ones. There
-are three differences: each unit is compiled by a fast path first (`fast_paths.py`), then with lean headers
-(`headers/lean.py`), and nvcc also writes line tables (`-lineinfo`) and resource usage (`-Xptxas -v`), which do not
-change the code. See guides/design/split_builds.md.
+Trusted side. Writes files; runs only version queries and, in `warm_up`, the compiler on torch's own headers. Sources,
+flags and their order are torch's, so that messages and line numbers are the usual ones; nvcc also writes line tables
+and resource usage, which do not change the code. See guides/design/split_builds.md.
 """
 
 from __future__ import annotations
@@ -274,7 +271,9 @@ class NvccToolchain:
         if self._headers is None or ("split" if unit.cuda else "prebuilt") not in self._ways:
             return None
         own = f"{OWN}/quick-{unit.file}"
-        header = self._headers.unit(unit.text, python=False)
+        text = unit.text if unit.cuda else fast_paths.bound_text(spec, unit)
+        # Not of the unit's text: its bindings mention pybind11, whose headers cost more than this way saves.
+        header = None if text is None else self._headers.unit(text, python=False)
         if unit.cuda:
             given = fast_paths.host_flags(_given(spec.extra_cuda_cflags))
             own_headers = spec.files or spec.extra_include_paths  # they may hold kernels and can't be split
@@ -286,7 +285,6 @@ class NvccToolchain:
             settings = fast_paths.split_settings(self._cxx, flags, self._torch.include_folders(), include)
             command, files = fast_paths.split_command(unit, f"{own}/settings.json"), {"settings.json": settings}
         else:
-            text = fast_paths.bound_text(spec, unit)
             if text is None or header is None or self._headers.bindings is None:
                 return None
             flags = self._headers.flags(own, kind="core", precompiled_for=spec.extra_cflags)
@@ -311,9 +309,6 @@ def _first_way(unit: Unit, lean_options: Mapping[str, str], quick_commands: Mapp
 
 def cuda_home(nvcc: Path) -> Path:
     """Return the CUDA toolkit's folder.
-
-    Args:
-        nvcc: Path of nvcc.
 
     Raises:
         MachineError: No folder has CUDA's headers.

@@ -40,9 +40,6 @@ class Compilations:
     """The compilations of one solution.
 
     Thread-safe. `close` ends all compilations whose result was not taken.
-
-    Args:
-        compiler: Builds one extension.
     """
 
     def __init__(self, compiler: Compiler) -> None:

@@ -10,8 +10,9 @@ import json
 import re
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
-from typing import Any
+from typing import NamedTuple
 
+from harness.core.json_value import JsonObject, from_json
 from harness.core.problem import digest_text
 
 MAX_EXTENSIONS = 64
@@ -45,8 +46,7 @@ class SpecError(ValueError):
     """The value is not a valid specification, or exceeds a limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """A file of an extension: path relative to the build folder, and text."""
 
     path: str
@@ -54,7 +54,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionSpec:
+class ExtensionSpec(JsonObject):
     """The normalised arguments of one call of `load_inline` or `load`.
 
     Relative entries of `extra_include_paths` are folders in `files`, named `include0`, `include1`, ...: no other name
@@ -165,73 +165,22 @@ class ExtensionSpec:
         return digest_text("extension", json.dumps(value, sort_keys=True))
 
     def key(self, fingerprint: str) -> str:
-        """Return the content address of the module that a toolchain builds from this.
-
-        Args:
-            fingerprint: The toolchain's fingerprint.
-        """
+        """Return the content address of the module that a toolchain builds from this."""
         return digest_text("built extension", self.digest, fingerprint)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the specification as JSON values."""
-        value: dict[str, Any] = {}
-        for item in fields(self):
-            held = getattr(self, item.name)
-            if item.name == "files":
-                held = [[file.path, file.text] for file in held]
-            elif item.name == "functions":
-                held = None if held is None else [list(pair) for pair in held]
-            elif isinstance(held, tuple):
-                held = list(held)
-            value[item.name] = held
-        return value
 
     @classmethod
     def from_json(cls, value: object) -> ExtensionSpec:
         """Check and read a specification.
-
-        Args:
-            value: A value from an untrusted process.
 
         Raises:
             SpecError: It is not a valid specification.
         """
         if type(value) is not dict or set(value) != {item.name for item in fields(cls)}:
             raise SpecError("not the fields of an extension specification")
-        functions = value["functions"]
-        if type(value["name"]) is not str:
-            raise SpecError("the name of an extension must be text")
-        if value["cuda_arch_list"] is not None and type(value["cuda_arch_list"]) is not str:
-            raise SpecError("the architecture list of an extension must be text")
-        texts: dict[str, Any] = {name: _texts(value[name]) for name in _TEXT_FIELDS}
-        flags: dict[str, Any] = {name: _flag(value[name]) for name in _FLAG_FIELDS}
-        return cls(
-            name=value["name"],
-            files=tuple(SourceFile(path=path, text=text) for path, text in _pairs(value["files"])),
-            functions=None if functions is None else _pairs(functions),
-            cuda_arch_list=value["cuda_arch_list"],
-            with_cuda=None if value["with_cuda"] is None else _flag(value["with_cuda"]),
-            **texts,
-            **flags,
-        )
-
-
-_TEXT_FIELDS = (
-    "cpp_sources",
-    "cuda_sources",
-    "compiled",
-    "extra_cflags",
-    "extra_cuda_cflags",
-    "extra_ldflags",
-    "extra_include_paths",
-)
-_FLAG_FIELDS = (
-    "is_python_module",
-    "with_pytorch_error_handling",
-    "no_implicit_headers",
-    "keep_intermediates",
-    "use_pch",
-)
+        try:
+            return from_json(value, cls)
+        except ValueError as error:
+            raise SpecError(f"not an extension specification: {error}") from error
 
 
 def _is_text(text: str) -> bool:
@@ -251,23 +200,3 @@ def _is_inside(path: str) -> bool:
     """
     plain = re.fullmatch(r"(?:include\d+/(?:\w[\w.+-]*/)*)?\w[\w.+-]*", path, re.ASCII) is not None
     return plain and len(path) <= MAX_NAME_CHARS
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if type(value) is not list or any(type(item) is not str for item in value):
-        raise SpecError("a field of an extension must be a list of texts")
-    return tuple(value)
-
-
-def _pairs(value: object) -> tuple[tuple[str, str], ...]:
-    if type(value) is not list or any(type(item) is not list or len(item) != 2 for item in value):
-        raise SpecError("a field of an extension must be a list of pairs")
-    if any(type(text) is not str for item in value for text in item):
-        raise SpecError("a field of an extension must be a list of pairs of texts")
-    return tuple((first, second) for first, second in value)
-
-
-def _flag(value: object) -> bool:
-    if type(value) is not bool:
-        raise SpecError("a field of an extension must be true or false")
-    return value

@@ -34,12 +34,6 @@ def foresee(source: str, *, zygote: Zygote, sandbox: SandboxMode, limit: int) ->
     """Yield the extensions that the text most likely asks for.
 
     Nothing of the text is executed.
-
-    Args:
-        source: Text of the solution.
-        zygote: Light zygote to fork from.
-        sandbox: Sandbox mode.
-        limit: Most extensions.
     """
     if _FUNCTION not in source:
         return  # no process needed

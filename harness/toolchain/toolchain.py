@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.core.json_value import JsonObject
 from harness.core.status import Failure
 from harness.toolchain.diagnostics import NOTE, Diagnostics
 from harness.toolchain.spec import ExtensionSpec
@@ -55,25 +56,13 @@ class Toolchain(Protocol):
         """Folders outside the system that must be readable where modules are loaded."""
 
     def key(self, spec: ExtensionSpec) -> str:
-        """Return the content address of the module for `spec`.
-
-        Args:
-            spec: The extension.
-        """
+        """Return the content address of the module for `spec`."""
 
     def refuse(self, spec: ExtensionSpec) -> Failure | None:
-        """Return why this toolchain can't build `spec`, or None.
-
-        Args:
-            spec: The extension.
-        """
+        """Return why this toolchain can't build `spec`, or None."""
 
     def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
         """Write sources and build files.
-
-        Args:
-            spec: The extension.
-            folder: An existing empty folder.
 
         Returns:
             The commands to run in `folder`.
@@ -116,7 +105,7 @@ EMULATED = "emulated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildReport:
+class BuildReport(JsonObject):
     """Facts about one build, stored with the module.
 
     Attributes:
@@ -129,27 +118,3 @@ class BuildReport:
     wall_s: float
     headers: Mapping[str, str] = field(default_factory=dict)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return {
-            "wall_s": self.wall_s,
-            "headers": dict(self.headers),
-            "diagnostics": self.diagnostics.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> BuildReport:
-        """Read a report from `to_json`'s value.
-
-        Args:
-            value: The JSON object.
-
-        Raises:
-            ValueError: A value has the wrong form; also `KeyError` and `TypeError`.
-        """
-        return cls(
-            wall_s=float(value["wall_s"]),
-            headers={str(unit): str(which) for unit, which in value["headers"].items()},
-            diagnostics=Diagnostics.from_json(value["diagnostics"]),
-        )

@@ -84,11 +84,6 @@ class BuilderZygotes:
     Attributes:
         light: Forks compilers and static scans.
         torch: Forks load checks, and discoveries while they are few (`for_harvest`).
-
-    Args:
-        log_path: File for the stderr of all zygotes.
-        preload: Modules that all zygotes import in addition.
-        env: Environment variables for all zygotes.
     """
 
     def __init__(

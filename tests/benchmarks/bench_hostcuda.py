@@ -17,8 +17,8 @@ import torch
 
 from harness.hostcuda.translate import build
 from harness.untrusted.contestant.hostcuda import shim
-from harness.untrusted.contestant.hostcuda.loader import load
 from harness.untrusted.contestant.hostcuda.shim import _need
+from tests.support.hostcuda_loader import load
 
 NAIVE = """
 __global__ void naive(const float* A, const float* B, float* C, int M, int N, int K) {

@@ -49,8 +49,8 @@ def get_init_inputs():
 """
 
 AS_EVALUATED: Mapping[str, Any] = {
-    "seeds": KEYS["seeds"][1],
-    **{name: default for name, (_, default) in TIMING_KEYS.items()},
+    "seeds": KEYS["seeds"].default,
+    **{name: item.default for name, item in TIMING_KEYS.items()},
 }
 """Settings by which `harness eval` verifies and times, where nobody asks for others."""
 

@@ -20,7 +20,7 @@ from harness.referee.referee import Referee
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA
 from harness.runner.executors.toolchains import open_toolchain
 from harness.sandbox.zygote import Zygote
-from harness.toolchain import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root
+from harness.toolchain import BuildCache, BuilderZygotes, BuildTools, Toolchain, build_solution, default_root
 from tests.support.neighbours import labels_but_neighbours
 
 pytestmark = pytest.mark.gpu
@@ -119,9 +119,11 @@ class Court:
     def judge(self, name: str, source: str) -> Outcome:
         log = self._folder / f"{name.replace(' ', '_')}.log"
         built = build_solution(
-            source, "solution.py", zygotes=self._builders, toolchain=self._toolchain, cache=self._cache,
-            log_path=log, timeout_s=300.0, sandbox="auto", arguments=None,
-        )  # fmt: skip
+            source,
+            "solution.py",
+            BuildTools(zygotes=self._builders, toolchain=self._toolchain, cache=self._cache, timeout_s=300.0),
+            log_path=log,
+        )
         assert built.failure is None, built.failure
         task = Task(
             problem=Problem(

@@ -15,7 +15,7 @@ from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA
 from harness.runner.executors.toolchains import open_toolchain
 from harness.sandbox.zygote import Zygote
-from harness.toolchain import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root
+from harness.toolchain import BuildCache, BuilderZygotes, BuildTools, Toolchain, build_solution, default_root
 
 pytestmark = pytest.mark.gpu
 
@@ -120,11 +120,8 @@ def evaluate(
     built = build_solution(
         source,
         "19_relu.py",
-        zygotes=builders,
-        toolchain=toolchain,
-        cache=cache,
+        BuildTools(zygotes=builders, toolchain=toolchain, cache=cache, timeout_s=200.0),
         log_path=tmp_path / "build",
-        timeout_s=200.0,
     )
     assert built.failure is None, built
     try:

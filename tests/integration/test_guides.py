@@ -581,10 +581,10 @@ def test_the_table_of_settings_is_that_of_the_configuration(capsys: pytest.Captu
     known = {**KEYS, **{f"timing.{name}": held for name, held in TIMING_KEYS.items()}}
     assert list(rows) == list(known)
     for name, (_, default, _) in rows.items():
-        parse, held = known[name]
+        held = known[name].default
         given = re.fullmatch(r"`([^`]+)`", default)
         assert (given is not None) == (held is not None), f"{name}: a default in code is that of all machines"
-        assert given is None or parse(yaml.safe_load(given[1])) == held, name
+        assert given is None or known[name].parse(yaml.safe_load(given[1])) == held, name
     assert main(["eval", "--help"]) == 0
     options = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE))
     shown = {option for row in rows.values() for option in re.findall(r"--[a-z-]+", row[0])}

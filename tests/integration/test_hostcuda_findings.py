@@ -5,32 +5,13 @@ Everything goes the whole way: built, run in a sandbox, judged, and told to its 
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
 
-from harness.core.choices import DeviceKind
-from harness.core.config import Machine, resolve
-from harness.core.environment import collect
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.report.feedback import feedback
 from harness.results.reward import reward_of
-from harness.runner.run import evaluate_run
-from harness.toolchain import default_root
-
-PROBLEM = """
-import torch
-SIZE = 64
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-def get_inputs():
-    return [torch.rand(SIZE, SIZE) - 0.5]
-def get_init_inputs():
-    return []
-"""
+from tests.support.judged_on_host import judged_on_host, marked_line
 
 KERNELS = '''import torch
 from torch.utils.cpp_extension import load_inline
@@ -133,35 +114,18 @@ SOLUTIONS = {
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
-    if shutil.which("g++") is None:
-        pytest.skip("the host device needs g++")
-    folder = tmp_path_factory.mktemp("findings")
-    for part in ("problems/level1", "solutions/a/level1"):
-        (folder / part).mkdir(parents=True)
-    (folder / "problems/level1/19_relu.py").write_text(PROBLEM)
-    for name, source in SOLUTIONS.items():
-        (folder / f"solutions/a/level1/19_{name}.py").write_text(source)
-    config = resolve(
-        machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30),
-        run_id="run",
-        options={
-            "paths": [folder / "solutions"],
-            "problems": folder / "problems",
-            "out": folder / "results",
-            "workload": "full",
-            "cache_dir": default_root(),
-            "min_samples": 4,
-            "sets_per_burst": 3,
-            "relative_half_width": 0.9,
-            "budget_s": 2.0,
-        },
+    return judged_on_host(
+        tmp_path_factory.mktemp("findings"),
+        SOLUTIONS,
+        min_samples=4,
+        sets_per_burst=3,
+        relative_half_width=0.9,
+        budget_s=2.0,
     )
-    found = evaluate_run(config, environment=collect()).records
-    return {Path(record.solution).stem.removeprefix("19_"): record for record in found}
 
 
 def line(name: str, mark: str) -> int:
-    return next(n for n, text in enumerate(SOLUTIONS[name].splitlines(), 1) if text.endswith(f"// {mark}"))
+    return marked_line(SOLUTIONS[name], mark)
 
 
 @pytest.mark.parametrize("name", ["launch_check", "synchronize", "at_import"])

@@ -10,7 +10,7 @@ import torch
 
 from harness.devices.nvrtc import Argument, Launch
 from harness.referee.correctness import compare_float_cuda
-from harness.untrusted.contestant.hostcuda.loader import load
+from tests.support.hostcuda_loader import load
 
 _HEAD = "#include <torch/extension.h>\n#define ACTUAL {kind}\n#define TRUTH 1\n"
 

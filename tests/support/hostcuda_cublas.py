@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 
 from harness.untrusted.contestant.hostcuda import shim
-from harness.untrusted.contestant.hostcuda.loader import load
+from tests.support.hostcuda_loader import load
 
 SOURCE = Path(__file__).with_name("hostcuda_cublas.cu").read_text()
 FUNCTIONS = re.findall(r"^(?!static)(?:void|int64_t|std::string|std::vector<\w+>) (\w+)\(", SOURCE, re.M)

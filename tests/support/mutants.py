@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
 import random
 import shutil
 import signal
@@ -23,11 +22,13 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.support import tiers
@@ -110,29 +111,31 @@ def tests_of(module: str) -> list[str]:
     return [path.relative_to(ROOT).as_posix() for path in files or sorted(room.rglob("test_*.py"))]
 
 
-@contextmanager
-def _copies(number: int) -> Iterator[queue.SimpleQueue[Path]]:
-    """Copies of the tree, to be taken and given back."""
-    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
-        free: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        for index in range(number):
-            copy = Path(scratch) / str(index)
-            copy.mkdir()
-            for name in COPIED:
-                if (source := ROOT / name).is_dir():
-                    shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-                else:
-                    shutil.copy(source, copy / name)
-            free.put(copy)
-        yield free
+_copy = Path()
+"""The tree of this worker."""
 
 
-def _run(copy: Path, files: Sequence[str], limit_s: float) -> tuple[str, str]:
-    """Run tests in a copy; return `passed`, `failed` or `timeout`, and the end of the output."""
+def _begin(scratch: str) -> None:
+    """Copy the tree for this worker."""
+    global _copy
+    _copy = Path(tempfile.mkdtemp(dir=scratch))
+    for name in COPIED:
+        if (source := ROOT / name).is_dir():
+            shutil.copytree(source, _copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, _copy / name)
+
+
+def _run(files: Sequence[str], limit_s: float) -> tuple[str, str]:
+    """Run tests in this worker's tree; return `passed`, `failed` or `timeout`, and the end of the output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tier", "fast", *files]
-    environment = {**os.environ, "PYTHONPATH": f"{copy}:{os.environ.get('PYTHONPATH', '')}", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{_copy}:{os.environ.get('PYTHONPATH', '')}",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     with subprocess.Popen(
-        command, cwd=copy, env=environment | {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+        command, cwd=_copy, env=environment | {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     ) as started:  # fmt: skip
         try:
@@ -144,55 +147,68 @@ def _run(copy: Path, files: Sequence[str], limit_s: float) -> tuple[str, str]:
     return ("passed" if started.returncode == 0 else "failed"), output[-2000:]
 
 
-def examine(modules: Sequence[str], *, sample: int | None, workers: int, deadline: float) -> list[Outcome]:
+def _unchanged_s(module: str) -> float:
+    """Return the seconds that a module's tests take.
+
+    Raises:
+        ValueError: They fail without a change.
+    """
+    begin = time.monotonic()
+    outcome, output = _run(tests_of(module), 600.0)
+    if outcome != "passed":
+        raise ValueError(f"{module}: its tests fail without any change:\n{output}")
+    return time.monotonic() - begin
+
+
+def _judge(place: Place, limit_s: float, until: float) -> Outcome | None:
+    """Run a module's tests against one mutant; None after the Unix time `until`, or if nothing changes."""
+    if time.time() > until or (change := mutated(place)) is None:
+        return None
+    text, line, before, after = change
+    target = _copy / place.module
+    original = target.read_bytes()
+    try:
+        target.write_text(text, encoding="utf-8")
+        outcome, _ = _run(tests_of(place.module), limit_s)
+    finally:
+        target.write_bytes(original)
+    word = {"passed": "survived", "failed": "killed"}.get(outcome, outcome)
+    kind = place.operator.removeprefix("core/")
+    return Outcome(module=place.module, line=line, operator=kind, before=before, after=after, outcome=word)
+
+
+def _drawn(module: str, sample: int | None) -> list[Place]:
+    every = places(module)
+    return every if sample is None else random.Random(0).sample(every, min(sample, len(every)))
+
+
+def examine(modules: Sequence[str], *, sample: int | None, workers: int, until: float) -> list[Outcome]:
     """Run the tests of each module against its mutants, or against some drawn at random.
+
+    Modules whose tests fail without a change are named and left out.
 
     Args:
         modules: Paths of modules.
         sample: Mutants per module; None for all.
         workers: Processes that run tests at the same time.
-        deadline: `time.monotonic()` after which no mutant is begun.
-
-    Raises:
-        SystemExit: The tests of a module fail without a change.
+        until: Unix time after which no mutant is begun.
     """
-    with _copies(workers) as free, ThreadPoolExecutor(workers) as pool:
-
-        def unchanged(module: str) -> float:
-            copy, begin = free.get(), time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as scratch,
+        ProcessPoolExecutor(workers, get_context("spawn"), _begin, (scratch,)) as pool,
+    ):
+        unchanged = {module: pool.submit(_unchanged_s, module) for module in modules}
+        drawn = dict(zip(modules, pool.map(_drawn, modules, repeat(sample)), strict=True))
+        limits_s: dict[str, float] = {}
+        for module, future in unchanged.items():
             try:
-                outcome, output = _run(copy, tests_of(module), 600.0)
-            finally:
-                free.put(copy)
-            if outcome != "passed":
-                raise SystemExit(f"{module}: its tests fail without any change:\n{output}")
-            return time.monotonic() - begin
-
-        limits_s = dict(zip(modules, (3.0 * s + 20.0 for s in pool.map(unchanged, modules)), strict=True))
-
-        def judged(place: Place) -> Outcome | None:
-            if time.monotonic() > deadline or (change := mutated(place)) is None:
-                return None
-            text, line, before, after = change
-            copy = free.get()
-            target = copy / place.module
-            original = target.read_bytes()
-            try:
-                target.write_text(text, encoding="utf-8")
-                outcome, _ = _run(copy, tests_of(place.module), limits_s[place.module])
-            finally:
-                target.write_bytes(original)
-                free.put(copy)
-            word = {"passed": "survived", "failed": "killed"}.get(outcome, outcome)
-            kind = place.operator.removeprefix("core/")
-            return Outcome(module=place.module, line=line, operator=kind, before=before, after=after, outcome=word)
-
-        drawn: list[Place] = []
-        for module in modules:
-            every = places(module)
-            drawn += every if sample is None else random.Random(0).sample(every, min(sample, len(every)))
-        random.Random(0).shuffle(drawn)  # so that a deadline leaves out some of each module
-        return [outcome for outcome in pool.map(judged, drawn) if outcome is not None]
+                limits_s[module] = 3.0 * future.result() + 20.0
+            except ValueError as error:
+                sys.stderr.write(f"{error}\n")
+        chosen = [place for module in limits_s for place in drawn[module]]
+        random.Random(0).shuffle(chosen)  # so that the limit leaves out some of each module
+        futures = [pool.submit(_judge, place, limits_s[place.module], until) for place in chosen]
+        return [outcome for future in futures if (outcome := future.result()) is not None]
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
@@ -226,8 +242,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"no such module: {', '.join(missing)}")
     files = [file for path in chosen for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
     modules = [file.relative_to(ROOT).as_posix() for file in files]
-    deadline = time.monotonic() + given.limit_s
-    outcomes = examine(modules, sample=given.sample, workers=given.workers, deadline=deadline)
+    until = time.time() + given.limit_s
+    outcomes = examine(modules, sample=given.sample, workers=given.workers, until=until)
     if given.rows:
         given.rows.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes), encoding="utf-8")
     page = table(outcomes)

@@ -175,7 +175,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", nargs="*", default=(), help="names of sources, or their beginnings")
     parser.add_argument("--run", action="store_true", help="on a GPU: run what the split build makes")
     parser.add_argument("--arch", help="sm_90 and the like; that of the first GPU if absent, else sm_90")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1), help="default: at most 16 on a GPU")
     options = parser.parse_args(arguments)
     chosen = [item for item in sources() if not options.only or item.name.startswith(tuple(options.only))]
     if options.run:  # what includes torch has no driver to be run by

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from harness.catalog.screen.words import (
-    ASSEMBLY,
-    CALLED,
-    JOINING,
-    LIBRARY_OPERATIONS,
-    LIBRARY_PREFIXES,
-    NAMESPACED_ONLY,
-    TYPES,
-    WORDS,
-)
+from harness.catalog.screen.rules import names, triggers
+
+_WORDS = triggers("cpp")
+_TYPES = triggers("cpp_types")
+_CALLED = triggers("cpp_calls")
+_ASSEMBLY = triggers("assembly")
+_NAMESPACED_ONLY = names("namespaced_only")
+_LIBRARY_PREFIXES = names("library_prefixes")
+_LIBRARY_OPERATIONS = names("library_operations")
+_JOINING = names("cpp_joins")
 
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _NAMES = frozenset({"identifier", "field_identifier", "type_identifier", "namespace_identifier"})
@@ -151,19 +151,19 @@ class _CudaPass:
 
     def _finish(self, declared: dict[str, int]) -> None:
         result = self._result
-        result.joined = any(name in self._words for name in JOINING)
+        result.joined = any(name in self._words for name in _JOINING)
         result.broken_lines = tuple(self._broken[:16])
         result.mentioned = {name: self._words.get(name, 0) - declared.get(name, 0) for name in self._words}
 
     def _word(self, word: bytes, node: Node) -> None:
         name = word.decode("utf-8", "replace")
         self._words[name] = self._words.get(name, 0) + 1
-        rule = WORDS.get(name)
-        if name in TYPES and node.type == "type_identifier":
-            rule = TYPES[name]
+        rule = _WORDS.get(name)
+        if name in _TYPES and node.type == "type_identifier":
+            rule = _TYPES[name]
         if rule is not None:
             self.note(rule, node)
-        if name.startswith(LIBRARY_PREFIXES):
+        if name.startswith(_LIBRARY_PREFIXES):
             self._library(node)
 
     def _library(self, node: Node) -> None:
@@ -180,15 +180,15 @@ class _CudaPass:
         pieces = re.split(rb"::|\.|->", base)
         name = pieces[-1].decode("utf-8", "replace")
         scoped = len(pieces) > 1
-        rule = CALLED.get(name)
+        rule = _CALLED.get(name)
         method = b"." in base or b"->" in base
-        bare = name in NAMESPACED_ONLY and (not scoped or method)
+        bare = name in _NAMESPACED_ONLY and (not scoped or method)
         own = method and rule in ("descriptors", "file_access", "process_exit")  # a method of the solution's object
         if rule is not None and not bare and not own:
             self.note(rule, node)
         if (
             scoped
-            and name in LIBRARY_OPERATIONS
+            and name in _LIBRARY_OPERATIONS
             and (pieces[0] in (b"at", b"torch") or name in ("matmul", "mm", "bmm"))
         ):
             self._library(node)
@@ -201,7 +201,7 @@ class _CudaPass:
 
     def _assembly(self, node: Node) -> None:
         text = self.text(node).decode("utf-8", "replace")
-        for mark, rule in ASSEMBLY.items():
+        for mark, rule in _ASSEMBLY.items():
             if mark in text:
                 self.note(rule, node)
 

@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Mapping
 
 from harness.catalog.screen.file import File, Function, integers, is_constant, targets
-from harness.catalog.screen.members import (
-    ATTRIBUTES,
-    CLOCK_MODULES,
-    FILLED,
-    HIDING,
-    JOINS,
-    KERNEL_DECORATORS,
-    KERNEL_MAKERS,
-    MEMBERS,
-    SPECIAL_METHODS,
-)
+from harness.catalog.screen.rules import names, triggers
 
 Found = list[tuple[str, int]]
+
+_MEMBERS = triggers("python")
+_ATTRIBUTES = triggers("attributes")
+_METHODS = triggers("methods")
+_CLOCK_MODULES = names("clock_modules")
+_JOINS = names("joins")
+_FILLED = names("filled")
+_KERNEL_MAKERS = names("kernel_makers")
+_KERNEL_DECORATORS = names("kernel_decorators")
+_HIDING = names("hiding")
 
 MIN_SIZE = 8
 """Least constant that may hard-code a workload's size; smaller ones are dimensions or indices."""
@@ -81,7 +81,7 @@ class _PythonPass:
         self._whole_file()
 
     def _whole_file(self) -> None:
-        joined = any(isinstance(node, ast.Attribute) and node.attr in JOINS for node in self._file.nodes)
+        joined = any(isinstance(node, ast.Attribute) and node.attr in _JOINS for node in self._file.nodes)
         if not joined:
             self.found += [("stream_not_joined", line) for rule, line in list(self.found) if rule == "stream"]
         makers = [node for node in self._file.nodes if isinstance(node, ast.Call) and self._makes_kernels(node)]
@@ -97,8 +97,8 @@ class _PythonPass:
     # Members and imports
 
     def _member(self, node: ast.Name | ast.Attribute) -> None:
-        if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES and not self._is_own_method(node):
-            self.note(ATTRIBUTES[node.attr], node)
+        if isinstance(node, ast.Attribute) and node.attr in _ATTRIBUTES and not self._is_own_method(node):
+            self.note(_ATTRIBUTES[node.attr], node)
         parent = self._file.parent(node)
         if isinstance(parent, ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return
@@ -135,7 +135,7 @@ class _PythonPass:
             whole = [item.name for item in node.names]
         for name in whole:
             # An honest kernel does not need these modules. Of other modules, only the used members count.
-            rule = MEMBERS.get(name.partition(".")[0]) or _lookup(name)
+            rule = _MEMBERS.get(name.partition(".")[0]) or _lookup(name)
             if rule in ("process_memory", "thread", "network", "dynamic_code", "introspection", "monkeypatch"):
                 self.note(rule, node)
             if name.partition(".")[0] == "harness":
@@ -185,7 +185,7 @@ class _PythonPass:
             self.note("tf32", node)
         elif dotted.startswith(("torch.backends.", "torch._dynamo.config", "torch._inductor.config")):
             self.note("global_flags", node)
-        elif any(dotted == name or dotted.startswith(name + ".") for name in CLOCK_MODULES):
+        elif any(dotted == name or dotted.startswith(name + ".") for name in _CLOCK_MODULES):
             self.note("clock_patch", node)
         else:
             self.note("monkeypatch", node)
@@ -218,7 +218,7 @@ class _PythonPass:
             ):
                 self.note("changes_input", node)
         dotted = self._names.dotted(node.func) or ""
-        if dotted.startswith("torch.") and dotted.rpartition(".")[2] in FILLED and self._file.inside_function(node):
+        if dotted.startswith("torch.") and dotted.rpartition(".")[2] in _FILLED and self._file.inside_function(node):
             sizes = [item for item in node.args if not isinstance(item, ast.Starred)]
             numbers = [n for item in sizes for n in integers(item)]
             constant = bool(sizes) and all(is_constant(item) for item in sizes)
@@ -281,8 +281,8 @@ class _PythonPass:
         if any(item.arg == "metaclass" for item in node.keywords):
             self.note("special_methods", node)
         for item in node.body:
-            if isinstance(item, Function) and item.name in SPECIAL_METHODS:
-                self.note(SPECIAL_METHODS[item.name], item)
+            if isinstance(item, Function) and item.name in _METHODS:
+                self.note(_METHODS[item.name], item)
 
     def _function(self, node: Function) -> None:
         if node.name != "forward":
@@ -306,7 +306,7 @@ class _PythonPass:
             made = self._file.values(value.id) if uses[value.id] == 1 else []
         for item in made:
             dotted = self._names.dotted(item.func) or "" if isinstance(item, ast.Call) else ""
-            if dotted.startswith("torch.") and dotted.rpartition(".")[2] in FILLED:
+            if dotted.startswith("torch.") and dotted.rpartition(".")[2] in _FILLED:
                 self.note("constant_answer", item)
 
     # Kernels made of sources
@@ -314,11 +314,11 @@ class _PythonPass:
     def _makes_kernels(self, call: ast.Call) -> bool:
         dotted = self._names.dotted(call.func) or ""
         last = dotted.rpartition(".")[2]
-        return last in KERNEL_MAKERS and (last != "load" or "cpp_extension" in dotted)
+        return last in _KERNEL_MAKERS and (last != "load" or "cpp_extension" in dotted)
 
     def _is_kernel(self, decorator: ast.expr) -> bool:
         node = decorator.func if isinstance(decorator, ast.Call) else decorator
-        return (self._names.dotted(node) or "").startswith(KERNEL_DECORATORS)
+        return (self._names.dotted(node) or "").startswith(_KERNEL_DECORATORS)
 
     def _maker(self, call: ast.Call) -> None:
         sources = [
@@ -329,7 +329,8 @@ class _PythonPass:
             hidden = any(
                 isinstance(item, ast.Call)
                 and (
-                    getattr(item.func, "attr", "") in HIDING or getattr(item.func, "id", "") in {"chr", "open", "bytes"}
+                    getattr(item.func, "attr", "") in _HIDING
+                    or getattr(item.func, "id", "") in {"chr", "open", "bytes"}
                 )
                 for item in parts
             )
@@ -348,7 +349,7 @@ class _PythonPass:
 def _lookup(dotted: str) -> str | None:
     """Return the rule of the longest known name that includes `dotted`, or None."""
     while dotted:
-        if dotted in MEMBERS:
-            return MEMBERS[dotted]
+        if dotted in _MEMBERS:
+            return _MEMBERS[dotted]
         dotted = dotted.rpartition(".")[0]
     return None

@@ -6,7 +6,7 @@ it is the branch's own.
 """
 
 from harness.cli.ci.pages import broken_rules, github_annotations, junit, summary
-from harness.cli.ci.verdict import CiVerdict, Rejected, Scored, give_verdict
+from harness.cli.ci.verdict import CiVerdict, Rejected, Scored, score
 from harness.core.git import FileChange, Repository, RevisionError
 from harness.results.gates import GateResult, Gates, read_gates
 
@@ -21,8 +21,8 @@ __all__ = [
     "Scored",
     "broken_rules",
     "github_annotations",
-    "give_verdict",
     "junit",
     "read_gates",
+    "score",
     "summary",
 ]

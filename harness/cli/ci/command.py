@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -22,6 +22,7 @@ from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.catalog.solutions import AUTHOR_FILE, MAX_SOURCE_BYTES
 from harness.cli import ci
 from harness.cli.evaluate import Evaluate, carry_out
+from harness.cli.options import Settings, with_options
 from harness.cli.output import Json, in_actions, no_commands_in_output, option, print_json, put, say
 from harness.cli.results import known_authors
 from harness.core import environment
@@ -44,58 +45,39 @@ SOLUTIONS, RESULTS = "solutions", "results"
 PACKAGE = Path(harness.__file__).resolve().parent
 
 
-def ci_command(
-    context: typer.Context,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What to score: two revisions, and the folders in their repository."""
+
     base: Annotated[
         str,
         typer.Option(
             "--base", help="Git revision that is trusted: gates, problems and earlier results. Example: origin/main."
         ),
-    ],
-    head: Annotated[str, typer.Option("--head", help="Git revision with the submitted solutions.")] = "HEAD",
+    ]
+    head: Annotated[str, typer.Option("--head", help="Git revision with the submitted solutions.")] = "HEAD"
     gates: Annotated[
         str | None,
         option("--gates", f"YAML file of gates (rules), as a path in the base revision.  [{GATES}, if it exists]"),
-    ] = None,
-    solutions: Annotated[str, typer.Option("--solutions", help="Folder of solutions in the repository.")] = SOLUTIONS,
-    problems: Annotated[str, typer.Option("--problems", help="Folder of problems in the repository.")] = "problems",
-    results: Annotated[str, typer.Option("--results", help="Folder of committed runs in the repository.")] = RESULTS,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the verdict and the run.")] = Path("ci-results"),
+    ] = None
+    solutions: Annotated[str, typer.Option("--solutions", help="Folder of solutions in the repository.")] = SOLUTIONS
+    problems: Annotated[str, typer.Option("--problems", help="Folder of problems in the repository.")] = "problems"
+    results: Annotated[str, typer.Option("--results", help="Folder of committed runs in the repository.")] = RESULTS
+    out: Annotated[Path, typer.Option("--out", help="Folder for the verdict and the run.")] = Path("ci-results")
     repository: Annotated[
         Path, typer.Option("--repository", help="Git repository: its folder or any folder in it.")
-    ] = Path(),
-    device: Annotated[
-        str | None,
-        option(
-            "--device",
-            "cuda (the GPU), host (CUDA executed on the CPU: correctness, no speedups) or auto.  "
-            "[auto: a GPU if there is a usable one]",
-        ),
-    ] = None,
-    workload: Annotated[
-        str | None, option("--workload", "Workload (set of sizes) of the problems.  [full on cuda, small on host]")
-    ] = None,
-    sandbox: Annotated[
-        str | None,
-        option(
-            "--sandbox",
-            "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        option("--jobs", "Builds that run in parallel.  [half the processors, on host all; fewer if memory is short]"),
-    ] = None,
-    timing_budget: Annotated[
-        float | None, option("--timing-budget", "Seconds of timing for each solution.  [3]")
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        option(
-            "--cache",
-            "Folder for compiled extensions and other cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]",
-        ),
-    ] = None,
+    ] = Path()
+
+
+@with_options(
+    *("base", "head", "gates", "solutions", "problems", "results", "out", "repository"),
+    *("device", "workload", "sandbox", "jobs", "budget_s", "cache_dir"),
+    workload="Workload (set of sizes) of the problems.  [full on cuda, small on host]",
+)
+def ci_command(
+    context: typer.Context,
+    submission: Submission,
+    settings: Settings,
     annotations: Annotated[
         bool | None,
         typer.Option(
@@ -122,11 +104,13 @@ def ci_command(
       harness ci --base origin/main --head refs/pull/7/head --device host --out ci-results
     """
     annotated = annotations if annotations is not None else in_actions()
-    repo = ci.Repository(repository)
+    base, head, out = submission.base, submission.head, submission.out
+    repo = ci.Repository(submission.repository)
     base_commit, head_commit = repo.commit(base), repo.commit(head)
     _refuse_own_code(repo, base_commit)
     changed = repo.changes(repo.merge_base(base_commit, head_commit), head_commit)
-    rules = _rules(repo, base_commit, gates)
+    rules = _rules(repo, base_commit, submission.gates)
+    solutions, problems, results = submission.solutions, submission.problems, submission.results
     if solutions != SOLUTIONS and not any(repo.entries(commit, [solutions]) for commit in (base_commit, head_commit)):
         raise ConfigError(f"neither {base} nor {head} has a folder {solutions}: name another with --solutions")
     if results != RESULTS and not repo.entries(base_commit, [results]):
@@ -148,20 +132,8 @@ def ci_command(
         taken = {name: entry.path for entry in repo.entries(base_commit, [solutions]) for name in _names(entry.path)}
         found, rejected = _submitted(repo, entries, submitted, catalog, taken)
         _write_introductions(repo, base_commit, found, submitted)
-        settled = _settled(
-            rules,
-            trusted / problems,
-            [item.path for item in found] or [submitted],
-            out,
-            {
-                "device": device,
-                "workload": workload,
-                "sandbox": sandbox,
-                "jobs": jobs,
-                "budget_s": timing_budget,
-                "cache_dir": cache,
-            },
-        )
+        paths = [item.path for item in found] or [submitted]
+        settled = _settled(rules, trusted / problems, paths, out, settings)
         say(f"solutions to score: {len(found)}; rejected: {len(rejected)}; other changes, ignored: {len(ignored)}")
         records: list[Record] = []
         fault = None
@@ -172,18 +144,17 @@ def ci_command(
                 fault = str(error)
                 say(f"harness: {fault}")
         base_records, before = _records_below(trusted / results)
-        verdict = ci.give_verdict(
-            records,
-            paths={
-                item.label: ((path := item.path.relative_to(submitted).as_posix()), kinds[path], item.source)
-                for item in found
-            },
-            base_records=base_records,
-            gates=rules,
+        sources = {
+            item.label: ((path := item.path.relative_to(submitted).as_posix()), kinds[path], item.source)
+            for item in found
+        }
+        verdict = ci.CiVerdict(
             base=base_commit,
             head=head_commit,
             device=settled.device.value,
             workload=settled.workload,
+            gates=rules,
+            scored=ci.score(records, paths=sources, base_records=base_records, gates=rules),
             rejected=rejected,
             deleted=deleted,
             ignored=ignored,
@@ -294,7 +265,7 @@ def _write_introductions(repo: ci.Repository, base: str, found: Sequence[Solutio
     repo.write([entry for entry in entries if not (into / entry.path).exists()], into)
 
 
-def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, options: dict[str, object]) -> RunConfig:
+def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, options: Settings) -> RunConfig:
     """Resolve the run's configuration; on a GPU, add the baseline of the gates."""
     found = environment.collect()
     settled = resolve(

@@ -82,9 +82,9 @@ class CiVerdict:
     workload: str
     gates: Gates
     scored: tuple[Scored, ...]
-    rejected: tuple[Rejected, ...]
-    deleted: tuple[str, ...]
-    ignored: tuple[str, ...]
+    rejected: Sequence[Rejected] = ()
+    deleted: Sequence[str] = ()
+    ignored: Sequence[str] = ()
     fault: str | None = None
 
     @property
@@ -177,33 +177,3 @@ def failing_line(record: Record, source: str) -> int | None:
             if text(report, "file").endswith(".py") and (line := whole(report, "line")) is not None:
                 break
     return line if line is not None and 1 <= line <= source.count("\n") + 1 else None
-
-
-def give_verdict(
-    records: Iterable[Record],
-    *,
-    paths: Mapping[str, tuple[str, str, str]],
-    base_records: Sequence[Record],
-    gates: Gates,
-    base: str,
-    head: str,
-    device: str,
-    workload: str,
-    rejected: Sequence[Rejected] = (),
-    deleted: Sequence[str] = (),
-    ignored: Sequence[str] = (),
-    fault: str | None = None,
-) -> CiVerdict:
-    """Combine all records of a submission into a verdict."""
-    return CiVerdict(
-        base=base,
-        head=head,
-        device=device,
-        workload=workload,
-        gates=gates,
-        scored=score(records, paths=paths, base_records=base_records, gates=gates),
-        rejected=tuple(rejected),
-        deleted=tuple(deleted),
-        ignored=tuple(ignored),
-        fault=fault,
-    )

@@ -70,9 +70,6 @@ class Definition:
 def module_definition(source: str) -> Definition | None:
     """Find the module definition of a source.
 
-    Args:
-        source: Text of a C++ or CUDA source.
-
     Returns:
         The definition. None if there is none, if there are several, or if it does more than name functions.
     """
@@ -112,10 +109,6 @@ def module_definition(source: str) -> Definition | None:
 
 def pointer_type(source: str, name: str) -> str | None:
     """Find the type of a pointer to a function that a source declares.
-
-    Args:
-        source: Text of a C++ source.
-        name: The function's name at namespace scope.
 
     Returns:
         The type as text. None if there is no such function, if there are several, or if its form is not supported.

@@ -1,12 +1,7 @@
 """Expand macros that hide launches, places or declarations from the parser.
 
-A pass of `rewrite`. Pure. The grammar recognises launches and places only if they are written out:
-
-    #define ON <<<grid, block>>>            used as `kernel ON (x, n);`
-    #define SMEM __shared__                 only words of a declaration, one of which says where it lives or runs
-    #define KERNEL extern "C" __global__ void
-    #define PER_TYPE template <typename T>  makes the next declaration a template
-    #define SHAPE [16][17]                  extents of arrays
+A pass of `rewrite`. Pure. The grammar recognises launches and places only if they are written out.
+guides/design/host_device.md has a table of the cases.
 """
 
 from __future__ import annotations

@@ -1,17 +1,8 @@
 """Make declarations and launches behind or inside macros visible to the grammar.
 
 A pass of `rewrite` on the text that the parser sees. Pure. Every byte keeps its place; the compiler gets the source
-itself. The grammar has no preprocessor. If a use of a macro does not look like an expression or a declaration, the
-parser takes the following text as a part of it, and would miss a variable or a launch there:
-
-    INSTANTIATE(float, 4)           before a declaration, without a semicolon: blanked
-    NAMESPACE_BEGIN                 a line of its own between declarations: blanked
-    __global__ void BOUNDS(256) k() a macro with arguments as an attribute: blanked
-    C10_HOST_DEVICE T f(T x);       torch's words for where a function runs: blanked
-    UNROLL for (...)                replaces a pragma: blanked
-    f(typename T::type(x))          the first word: blanked
-    SWITCH(t, CASE(a, ...) CASE())  adjacent cases get a comma between them
-    a > decltype(b){0}              not a macro, but parsed as the end of template arguments: a name of that length
+itself. The grammar has no preprocessor: if a macro does not look like an expression or a declaration, the parser takes
+the following text as a part of it. guides/design/host_device.md has a table of the cases.
 """
 
 from __future__ import annotations

@@ -219,12 +219,6 @@ def precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled, 
     Safe for concurrent callers. Made on demand, because few sources have their own switches and fewer need all of
     torch. See guides/design/host_device.md.
 
-    Args:
-        crew: The pool that runs the compiler.
-        prepared: The preparation that the headers belong to.
-        kind: The set of headers.
-        checked: The mode.
-
     Raises:
         BuildError: The compiler failed.
         CommandPoolClosed: The pool was closed.

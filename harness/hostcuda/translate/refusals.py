@@ -1,14 +1,7 @@
 """Find device code that nvcc refuses and g++ accepts, other than wrong calls.
 
-Runs in the builder's sandbox. Only certain cases are found, in functions that nvcc certainly compiles for the device:
-
-    throw 1;  try {}                exceptions
-    std::cout << x                  the host's streams
-    float lo; ... x[0] = lo         variables of the host, unless they are constants
-    __constant__ float c; c = 1     stores to constant memory
-    __global__ int k()              kernels that return something
-    k(x)                            a kernel that is called without a launch, in any code
-    F()(x)                          members of classes that are host-only (see `functors`)
+Runs in the builder's sandbox. Only certain cases are found, in functions that nvcc certainly compiles for the device.
+guides/design/host_device.md lists them.
 """
 
 from __future__ import annotations

@@ -2,20 +2,7 @@
 
 Runs in the builder's sandbox; text in, text out, nothing is executed. Every edit keeps the number of lines, or restores
 it by `#line`, so compiler errors and reports have the solution's lines. Bodies of macros are parsed and edited like
-code. Edits:
-
-    k<<<g, b, s, st>>>(x, n)        a call of hostcuda::start with a closure over k, without a value
-    k<<<g, b>>>({x, n})             the list gets the type of the kernel's parameter
-    __shared__ float a[4];          a reference into the block's shared memory
-    extern __shared__ T a[];        a reference to the dynamic part, also if declared at namespace scope
-    __global__ void k(...) {        the body tells the runtime its name and parameters
-    __device__/__constant__ int v;  is registered as device memory
-    while (flag == 0) ;             the empty body yields to other threads
-    malloc/free, new/delete there   the device's heap; in macros and functions for both sides, that of the caller
-    #if ... __CUDA_ARCH__ ...       undefined in host code; a body for both sides is doubled, and the caller decides
-    asm("...")                      see harness.hostcuda.translate.ptx
-
-See guides/design/host_device.md.
+code. guides/design/host_device.md has a table of the edits.
 """
 
 from __future__ import annotations

@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from harness.core.choices import Baseline
+from harness.core.json_value import JsonObject
 from harness.core.problem import Problem
 from harness.core.stats import SpeedupEstimate, quotient
 from harness.core.status import one_line
@@ -35,7 +36,7 @@ class BaselineOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineKey:
+class BaselineKey(JsonObject):
     """What an entry is valid for.
 
     `processor` and `units` are the GPU's name and its number of multiprocessors (a slice of a GPU has fewer), or the
@@ -52,16 +53,13 @@ class BaselineKey:
     driver: str | None
     torch: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "baseline": self.baseline.value, "sizes": dict(self.sizes)}
-
     def digest(self) -> str:
         told = json.dumps({"format": FORMAT, **self.to_json()}, sort_keys=True, default=str)
         return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineEntry:
+class BaselineEntry(JsonObject):
     """One baseline, measured or failed. Times are in seconds.
 
     `device` and `eager` summarise calls with a cold cache, measured side by side by the device's clock. `over_eager` is
@@ -103,46 +101,6 @@ class BaselineEntry:
     @property
     def eager_s(self) -> float | None:
         return None if self.eager is None else float(self.eager["median_s"])
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry as JSON; `from_json` is the inverse."""
-        held = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {
-            **held,
-            "baseline": self.baseline.value,
-            "outcome": self.outcome.value,
-            "device": None if self.device is None else dict(self.device),
-            "eager": None if self.eager is None else dict(self.eager),
-            "over_eager": None if self.over_eager is None else self.over_eager.to_json(),
-            "samples_s": [list(burst) for burst in self.samples_s],
-            "eager_samples_s": [list(burst) for burst in self.eager_samples_s],
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> BaselineEntry:
-        """Read an entry from JSON, the inverse of `to_json`.
-
-        Raises:
-            ValueError: `value` is not an entry.
-        """
-        try:
-            over = value["over_eager"]
-            return cls(
-                **{
-                    **value,
-                    "baseline": Baseline(value["baseline"]),
-                    "outcome": BaselineOutcome(value["outcome"]),
-                    "over_eager": None if over is None else SpeedupEstimate(**over),
-                    "samples_s": _bursts(value["samples_s"]),
-                    "eager_samples_s": _bursts(value["eager_samples_s"]),
-                }
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not an entry of a baseline: {error!r}") from error
-
-
-def _bursts(value: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(float(time_s) for time_s in burst) for burst in value)
 
 
 def with_baselines(

@@ -29,10 +29,10 @@ from typing import Any
 import torch
 
 from harness.core.choices import Baseline, DeviceKind
+from harness.core.json_value import from_json
 from harness.core.problem import Problem, Workload
 from harness.core.status import one_line
 from harness.core.subprocesses import end_with
-from harness.core.task import problem_of
 from harness.devices import measured_peaks, nvrtc
 from harness.devices.device import Device, DeviceError
 from harness.devices.nvrtc import KeptImages
@@ -96,7 +96,7 @@ class _Trust:
 def _answer(
     request: Mapping[str, Any], device: Device, turnstile: Turnstile, store: BaselineStore, trust: _Trust
 ) -> dict[str, Any]:
-    problem, workload = problem_of(request["problem"]), Workload(**request["workload"])
+    problem, workload = from_json(request["problem"], Problem), from_json(request["workload"], Workload)
     asked = [Baseline(name) for name in request["baselines"]]
     keys = {baseline: key_for(baseline, problem, workload, device) for baseline in asked}
     held = {} if request["refresh"] else {b: found for b, key in keys.items() if (found := store.get(key)) is not None}

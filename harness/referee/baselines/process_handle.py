@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.choices import Baseline, DeviceKind
+from harness.core.json_value import JsonObject
 from harness.core.problem import Problem, Workload
 from harness.core.subprocesses import python, search_path
-from harness.core.task import problem_json
 from harness.devices.gpu_specs import Peaks
 from harness.protocol.channel import Channel, FrameTimeout, WireError, pair
 from harness.referee.baselines.entry import BaselineEntry
@@ -53,7 +53,7 @@ class BaselinesLost(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineRequest:
+class BaselineRequest(JsonObject):
     """One problem and the baselines to measure.
 
     `budget_s` limits the bursts. Without `refresh`, kept entries are used.
@@ -72,15 +72,6 @@ class BaselineRequest:
             EAGER_TIMEOUT_S if m is None else AUTOTUNE_TIMEOUT_S if "tune" in m else COMPILE_TIMEOUT_S for m in modes
         ]
         return min(LONGEST_S, self.budget_s + sum(each))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "problem": problem_json(self.problem),
-            "workload": {"name": self.workload.name, "sizes": dict(self.workload.sizes)},
-            "baselines": [baseline.value for baseline in self.baselines],
-            "budget_s": self.budget_s,
-            "refresh": self.refresh,
-        }
 
 
 class BaselineProcess:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.protocol.messages import MAX_REPORTS, MessageError, report
+from harness.protocol.fields import MAX_REPORTS, MessageError, report
 
 BYTES = 64 * 1024
 """Space for some 150 findings; `MAX_REPORTS` of them are kept."""

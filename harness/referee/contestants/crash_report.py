@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.protocol.channel import WireError
-from harness.protocol.messages import Locate, Located, MessageError
+from harness.protocol.fields import MessageError
+from harness.protocol.messages import Locate, Located
 from harness.referee.contestants.crash_recorder import CrashRecording, Site
 from harness.referee.contestants.process import TIME_IS_OVER, ContestantProcess
 from harness.sandbox import SandboxUnavailable

@@ -18,6 +18,7 @@ from harness.core.status import Failure, Status, one_line
 from harness.core.task import RefereeConfig, Task
 from harness.devices.hardware_queues import ONE_QUEUE, queues_for
 from harness.protocol.channel import FrameTimeout, WireError
+from harness.protocol.fields import MessageError
 from harness.protocol.kernel_rows import CensusTaken
 from harness.protocol.messages import (
     Attach,
@@ -29,7 +30,6 @@ from harness.protocol.messages import (
     Go,
     Load,
     Loaded,
-    MessageError,
     Open,
     Prepare,
     Ready,

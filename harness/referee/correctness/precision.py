@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.core.choices import PrecisionClass
+from harness.core.json_value import JsonObject, to_json
 
 CONCENTRATED = 1 / 32
 """Standard deviation over RMS of the truth below which its values are long sums of one sign."""
@@ -24,7 +25,7 @@ MOST_RMS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorLimits:
+class ErrorLimits(JsonObject):
     """The largest scaled errors that a class allows.
 
     `note` says why they differ from the table.
@@ -36,9 +37,6 @@ class ErrorLimits:
 
     def admits(self, rms_error: float, max_error: float) -> bool:
         return rms_error <= self.rms and max_error <= self.max
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 UNLIMITED = ErrorLimits(rms=math.inf, max=math.inf)
@@ -136,12 +134,8 @@ class TensorComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; non-finite numbers become strings."""
-        return {
-            **{item.name: getattr(self, item.name) for item in fields(self)},
-            "shape": list(self.shape),
-            "first": self.first.to_json() if self.first else None,
-            "worst": self.worst.to_json() if self.worst else None,
-        }
+        value: dict[str, Any] = to_json(replace(self, first=None, worst=None))
+        return value | {"first": self.first and self.first.to_json(), "worst": self.worst and self.worst.to_json()}
 
     def within(self, limits: ErrorLimits) -> bool:
         """Return whether every entry is proven to agree, within these limits."""

@@ -13,10 +13,10 @@ See guides/design/reference_and_truth.md.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from harness.core.choices import PrecisionClass
+from harness.core.json_value import JsonObject
 from harness.devices.gpu_specs import Peaks, datasheet
 from harness.referee.problem.flops import Traffic
 
@@ -28,7 +28,7 @@ Copies reach 0.85 to 0.93 of the datasheet; only reading or only writing is some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedOfLight:
+class SpeedOfLight(JsonObject):
     """The least time and its bound: `memory`, `compute` or `launch`.
 
     Times are in seconds; a part that is unknown is None.
@@ -51,9 +51,6 @@ class SpeedOfLight:
             The share; above 1 the solution beats the model's assumptions.
         """
         return self.sol_time_s / device_s
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def speed_of_light(flops: int, total_bytes: int, peaks: Peaks, precision: PrecisionClass) -> SpeedOfLight:
@@ -109,7 +106,7 @@ class DeclaredLeast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrustFloor:
+class TrustFloor(JsonObject):
     """The time below which no honest call can be; 0 s if no work is unavoidable."""
 
     floor_s: float
@@ -118,9 +115,6 @@ class TrustFloor:
     bytes_per_s: float
     flops_per_s: float | None
     peaks: str
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def trust_floor(

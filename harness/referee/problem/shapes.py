@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from harness.catalog.sizes import evaluate
+from harness.core.json_value import JsonObject
 from harness.core.problem import Problem, Workload
 from harness.devices.gpu_specs import Peaks
 from harness.protocol.tensor_tree import flatten
@@ -26,19 +27,16 @@ from harness.referee.problem.roofline import SpeedOfLight, speed_of_light
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeLeaf:
+class ShapeLeaf(JsonObject):
     """A tensor's path in the arguments or the result, its dtype and shape."""
 
     path: str
     dtype: str
     shape: tuple[int, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"path": self.path, "dtype": self.dtype, "shape": list(self.shape)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemShapes:
+class ProblemShapes(JsonObject):
     """Shapes and costs of one call of a problem at one workload.
 
     Attributes:
@@ -71,19 +69,6 @@ class ProblemShapes:
             peaks: Rates of the GPU.
         """
         return speed_of_light(self.flops, self.total_bytes, peaks, workload.precision or problem.precision)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the record's form."""
-        return {
-            "inputs": [leaf.to_json() for leaf in self.inputs],
-            "outputs": [leaf.to_json() for leaf in self.outputs],
-            "input_bytes": self.input_bytes,
-            "parameter_bytes": self.parameter_bytes,
-            "output_bytes": self.output_bytes,
-            "total_bytes": self.total_bytes,
-            "flops": self.flops,
-            "declared": list(self.declared),
-        }
 
 
 def sketch(problem: Problem, workload: Workload) -> ProblemShapes:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.environment import torch_build
+from harness.core.json_value import from_json, to_json
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.subprocesses import end_with, python, search_path
-from harness.core.task import problem_json, problem_of
 from harness.protocol.channel import Channel, ChannelClosed, WireError, pair
 from harness.toolchain import BuildCache
 
@@ -163,7 +163,7 @@ class _SignatureProcess:
         workload = _workload(problem)
         request = {
             "question": question,
-            "problem": problem_json(problem),
+            "problem": to_json(problem),
             "workload": workload.name,
             "sizes": dict(workload.sizes),
         }
@@ -241,7 +241,7 @@ def _serve(channel: Channel) -> None:
             asked = channel.receive().message
             workload = Workload(name=asked["workload"], sizes=asked["sizes"])
             answers = {_ARGUMENTS: _described, _CONSTRUCTS: _constructs}
-            channel.send({"answer": answers[asked["question"]](problem_of(asked["problem"]), workload)})
+            channel.send({"answer": answers[asked["question"]](from_json(asked["problem"], Problem), workload)})
 
 
 if __name__ == "__main__":

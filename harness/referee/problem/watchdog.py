@@ -12,10 +12,10 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
+from harness.core.json_value import JsonObject
 from harness.core.problem import Problem, Workload
 
 _SIZE = 4096
@@ -37,7 +37,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeLocation:
+class CodeLocation(JsonObject):
     """A step of a problem's code at one workload.
 
     `digest` is the problem's; `since_s` is on this machine's monotonic clock.
@@ -48,13 +48,6 @@ class CodeLocation:
     workload: str
     step: Phase
     since_s: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> CodeLocation:
-        return cls(**{**value, "step": Phase(value["step"])})
 
 
 class ProgressMarker:

@@ -20,7 +20,8 @@ from harness.catalog.sizes import evaluate
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.devices.device import Arena, Device, DeviceError, aligned, tensor_bytes
-from harness.protocol.messages import MAX_ITEMS, Region
+from harness.protocol.fields import MAX_ITEMS
+from harness.protocol.messages import Region
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose
 from harness.referee.problem.checksum import checksums

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from harness.core.json_value import JsonObject
+
 RULES: Mapping[str, str] = {
     "loads": "the problem loads, its reference runs, and its output can be compared",
     "deterministic": "equal seeds give equal inputs, weights and outputs",
@@ -37,7 +39,7 @@ class RuleVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleCheck:
+class RuleCheck(JsonObject):
     """One rule on one problem.
 
     `details` has a line for every way in which the problem breaks the rule, or the reason why it was not checked.
@@ -46,26 +48,12 @@ class RuleCheck:
 
     rule: str
     verdict: RuleVerdict
-    details: tuple[str, ...] = ()
     tried: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"rule": self.rule, "verdict": self.verdict.value, "tried": self.tried, "details": list(self.details)}
-
-    @classmethod
-    def from_json(cls, held: Mapping[str, Any]) -> RuleCheck:
-        """The inverse of `to_json`.
-
-        Raises `KeyError`, `TypeError` or `ValueError` for anything else.
-        """
-        details = tuple(str(line) for line in held["details"])
-        return cls(
-            rule=str(held["rule"]), verdict=RuleVerdict(held["verdict"]), tried=int(held["tried"]), details=details
-        )
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemReport:
+class ProblemReport(JsonObject):
     """All rules on one problem at one workload on one device.
 
     `digest` is that of the problem with its declarations; `processor` is the GPU's name, None on the CPU.
@@ -101,20 +89,3 @@ class ProblemReport:
             "notes": list(self.notes),
             "wall_s": self.wall_s,
         }
-
-    @classmethod
-    def from_json(cls, held: Mapping[str, Any]) -> ProblemReport:
-        """The inverse of `to_json`.
-
-        Raises `KeyError`, `TypeError` or `ValueError` for anything else.
-        """
-        return cls(
-            problem=str(held["problem"]),
-            workload=str(held["workload"]),
-            device=str(held["device"]),
-            processor=None if held["processor"] is None else str(held["processor"]),
-            digest=str(held["digest"]),
-            checks=tuple(RuleCheck.from_json(check) for check in held["checks"]),
-            notes=tuple(str(note) for note in held["notes"]),
-            wall_s=float(held["wall_s"]),
-        )

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+
+from harness.core.json_value import JsonObject
 
 AGREE_SPREAD = 0.25
 AGREE_LEAST = 1.5
@@ -21,7 +22,7 @@ While other processes used the GPU in turns, the least cost alone was several ti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(JsonObject):
     """Cost of a call on the wall clock beyond its device time, in seconds.
 
     `per_call_s` is the median over bursts, `spread_s` their scatter (1.4826 times the MAD), `least_s` the least cost in
@@ -41,9 +42,6 @@ class Calibration:
         Bursts that other processes disturb in turns do not agree.
         """
         return self.spread_s <= AGREE_SPREAD * self.per_call_s and self.per_call_s <= AGREE_LEAST * self.least_s
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def lower_of(before: Calibration | None, now: Calibration) -> Calibration:

@@ -20,6 +20,7 @@ from harness.toolchain import (
     BuildCache,
     BuilderZygotes,
     BuildOutcome,
+    BuildTools,
     Compilations,
     Toolchain,
     begin_ahead,
@@ -45,11 +46,9 @@ class LocalBuilders:
     def __init__(
         self, toolchain: Toolchain, cache: BuildCache, *, timeout_s: float, sandbox: SandboxMode, log: Path
     ) -> None:
-        self._toolchain = toolchain
-        self._cache = cache
-        self._timeout_s = timeout_s
-        self._sandbox: SandboxMode = sandbox
-        self._zygotes = BuilderZygotes(log)
+        self._tools = BuildTools(
+            zygotes=BuilderZygotes(log), toolchain=toolchain, cache=cache, timeout_s=timeout_s, sandbox=sandbox
+        )
         self._lock = threading.Lock()
         self._ahead: dict[tuple[Path, str], Compilations] = {}
         """Compilations started by `expect`, by log path and source."""
@@ -64,15 +63,8 @@ class LocalBuilders:
         with suppress(ZygoteError), self._lock:  # raised if the zygotes are closed already: then nothing is needed
             if self._closed or key in self._ahead:
                 return
-            self._zygotes.start()
-            self._ahead[key] = begin_ahead(
-                order.source,
-                zygotes=self._zygotes,
-                toolchain=self._toolchain,
-                cache=self._cache,
-                timeout_s=self._timeout_s,
-                sandbox=self._sandbox,
-            )
+            self._tools.zygotes.start()
+            self._ahead[key] = begin_ahead(order.source, self._tools)
 
     def build(self, order: BuildRequest) -> BuildOutcome:
         """Build the solution as `build_solution` does.
@@ -85,12 +77,8 @@ class LocalBuilders:
             outcome = build_solution(
                 order.source,
                 order.filename,
-                zygotes=self._zygotes,
-                toolchain=self._toolchain,
-                cache=self._cache,
+                self._tools,
                 log_path=order.log_path,
-                timeout_s=self._timeout_s,
-                sandbox=self._sandbox,
                 arguments=order.arguments,
                 begun=begun,
             )
@@ -109,7 +97,7 @@ class LocalBuilders:
             self._closed = True
             ahead = list(self._ahead.values())
             self._ahead.clear()
-        self._zygotes.close()
-        self._toolchain.close()
+        self._tools.zygotes.close()
+        self._tools.toolchain.close()
         for begun in ahead:
             begun.close()

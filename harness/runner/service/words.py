@@ -6,21 +6,16 @@ Trusted side.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.core.choices import PrecisionClass
-from harness.core.config import Machine, RunConfig, TimingConfig, resolve
+from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import MachineError
-from harness.core.policy import Policy
-from harness.core.problem import Problem, Solution, Workload
-from harness.core.status import Failure
-from harness.core.task import problem_json, problem_of
+from harness.core.json_value import from_json, to_json
 from harness.results.reader import StoreUnavailable
 from harness.runner.executors import ExecutorError, SlotLost
-from harness.runner.plan import PendingSolution, PlannedSolution
+from harness.runner.plan import PendingSolution
 from harness.runner.service import ServiceError
 
 OF_ONE_RUN: Mapping[str, Any] = {
@@ -39,11 +34,9 @@ OF_ONE_RUN: Mapping[str, Any] = {
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that runs sharing builders and referees must have in common."""
-    value: dict[str, Any] = {}
-    for item in fields(RunConfig):
-        held = getattr(replace(config, **OF_ONE_RUN), item.name)
-        value |= asdict(held) if isinstance(held, TimingConfig) else {item.name: _plain(held)}
-    return value
+    value: dict[str, Any] = to_json(replace(config, **OF_ONE_RUN))
+    timing: dict[str, Any] = value.pop("timing")
+    return value | timing
 
 
 def config_of(settings: Mapping[str, Any], machine: Machine) -> RunConfig:
@@ -51,58 +44,14 @@ def config_of(settings: Mapping[str, Any], machine: Machine) -> RunConfig:
     return resolve(machine=machine, run_id="served", options=settings, source="harness serve")
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Policy):
-        return value.to_json()
-    if isinstance(value, StrEnum):
-        return value.value
-    if isinstance(value, Path):
-        return str(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
 def work_json(work: PendingSolution) -> dict[str, Any]:
     """Return a solution as JSON; `work_of` is the inverse."""
-    job, solution = work.job, work.job.solution
-    return {
-        "solution": {**asdict(replace(solution, failure=None)), "path": str(solution.path)},
-        "solution_failure": _failure_json(solution.failure),
-        "problem": problem_json(job.problem),
-        "problem_failure": _failure_json(job.problem.failure),
-        "workloads": [_workload_json(each) for each in job.problem.workloads.values()],
-        "workload": _workload_json(job.workload),
-        "log_path": str(work.log_path.absolute()),
-    }
+    value: dict[str, Any] = to_json(replace(work, log_path=work.log_path.absolute(), losses=0))
+    return value
 
 
 def work_of(value: Mapping[str, Any]) -> PendingSolution:
-    held: dict[str, Any] = {**value["solution"], "path": Path(value["solution"]["path"])}
-    workloads = [_workload_of(each) for each in value["workloads"]]
-    problem: Problem = replace(
-        problem_of(value["problem"]),
-        workloads={each.name: each for each in workloads},
-        failure=_failure_of(value["problem_failure"]),
-    )
-    solution = replace(Solution(**held), failure=_failure_of(value["solution_failure"]))
-    job = PlannedSolution(solution=solution, problem=problem, workload=_workload_of(value["workload"]))
-    return PendingSolution(job=job, log_path=Path(value["log_path"]))
-
-
-def _failure_json(failure: Failure | None) -> dict[str, Any] | None:
-    return None if failure is None else failure.to_json()
-
-
-def _failure_of(value: Mapping[str, Any] | None) -> Failure | None:
-    return None if value is None else Failure.from_json(value)
-
-
-def _workload_json(workload: Workload) -> dict[str, Any]:
-    return {**asdict(workload), "sizes": dict(workload.sizes), "precision": _plain(workload.precision)}
-
-
-def _workload_of(value: Mapping[str, Any]) -> Workload:
-    precision = None if value["precision"] is None else PrecisionClass(value["precision"])
-    return Workload(name=value["name"], sizes=value["sizes"], precision=precision)
+    return from_json(value, PendingSolution)
 
 
 _ERRORS: Mapping[str, type[Exception]] = {

@@ -2,11 +2,8 @@
 
 Untrusted side: `python -I fallback.py LOG SOURCE FOLDER...` runs in the builder's sandbox, from the script of
 `ninja_file.py`; `hostcuda/translate/compile.py` calls it there too. It imports nothing of the harness. Exit code
-`OWN_FAULT` means that the error would remain with the full headers; otherwise the source is compiled again.
-
-Only the first error counts. Lean headers lack declarations, so their fault shows first as an unknown name. An error of
-another kind that comes first is the author's. Errors that involve torch's types or macros are not decided here, except
-for `at::Tensor`, which lean headers have whole. See guides/design/split_builds.md.
+`OWN_FAULT` means that the error would remain with the full headers; otherwise the source is compiled again. See
+guides/design/split_builds.md.
 """
 
 from __future__ import annotations

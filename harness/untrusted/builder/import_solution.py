@@ -1,14 +1,8 @@
 """Import a solution with a recorder in place of `load_inline`.
 
-This tells which extensions the solution builds.
-
 Untrusted side: `main` runs in a sandboxed process without a GPU, is started by name and never imported by a trusted
 module. Everything it sends is a claim of the solution. Each extension is sent as soon as it is asked for, so that a
-process that dies or hangs loses nothing.
-
-The solution is imported, constructed and called once. Only faults that nothing else can have caused are blamed on it;
-everything else ends the discovery quietly, and the contestant decides on the real device
-(`test_a_fault_that_the_pretence_may_have_caused_is_not_blamed`). See guides/design/discovery.md.
+process that dies or hangs loses nothing. See guides/design/discovery.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Scan a solution's text for calls of `load_inline`, without executing it.
 
 Untrusted side: `main` runs in a sandboxed process without torch, is started by name and never imported by a trusted
-module, because a hostile text may crash the parser. Calls are read by `load_inline_calls.py`, as in the discovery.
-
-Calls whose arguments the text does not determine are left out: a computed name, sources put together in a loop,
-arguments of a helper function. The discovery finds these. See guides/design/discovery.md.
+module, because a hostile text may crash the parser. Calls whose arguments the text does not determine are left out; the
+discovery finds them. See guides/design/discovery.md.
 """
 
 from __future__ import annotations
@@ -50,7 +48,8 @@ def foreseen(source: str, parameters: Sequence[Sequence[Any]]) -> Iterator[Exten
         reader = Reader(tree)
         arches = _arches(reader, tree)
         names = _names(tree)
-        for call in reader.calls(lambda held: _is_meant(held, names)):
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_meant(node, names)]
+        for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
             try:
                 given = bind(function, *_arguments(reader, call))
                 spec = replace(read_inline(given), cuda_arch_list=arches)

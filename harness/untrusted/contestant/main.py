@@ -22,9 +22,9 @@ from harness.devices.device import Arena, CallTime, Device
 from harness.devices.empty_kernel import empty_calls
 from harness.devices.stream_gate import StreamGate
 from harness.protocol.channel import Channel, ChannelClosed
+from harness.protocol.fields import MAX_TEXT
 from harness.protocol.kernel_rows import MAX_NAME, CensusTaken
 from harness.protocol.messages import (
-    MAX_TEXT,
     Broken,
     Burst,
     BurstDone,

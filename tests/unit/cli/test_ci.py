@@ -6,22 +6,24 @@ import csv
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from harness.cli import main
 from harness.cli.ci import (
+    CiVerdict,
     Gates,
     Rejected,
     broken_rules,
     github_annotations,
-    give_verdict,
     junit,
     read_gates,
+    score,
     summary,
 )
 from harness.cli.ci.command import _settled
@@ -435,19 +437,18 @@ def test_the_baseline_of_the_rules_is_measured_on_a_gpu(monkeypatch: pytest.Monk
 HOSTILE = "x | y\n::error::owned\x1b[31m<script>&@someone https://example.org `%0A"
 
 
+def verdict_on(
+    held: Record, path: str, change: str, gates: Gates, before: Sequence[Record] = (), **also: Any
+) -> CiVerdict:
+    """The verdict on a submission of one solution."""
+    scored = score([held], paths={held.solution: (path, change, "")}, base_records=before, gates=gates)
+    return CiVerdict(scored=scored, gates=gates, base="b" * 40, head="c" * 40, device="cuda", workload="full", **also)
+
+
 def test_pages_escape_what_a_submission_chose() -> None:
     held = replace(record(Status.runtime_error), reason="x::y " + HOSTILE.replace("\n", " "))
-    verdict = give_verdict(
-        [held],
-        paths={held.solution: (f"solutions/{HOSTILE}.py", "added", "")},
-        base_records=[],
-        gates=Gates(),
-        base="b" * 40,
-        head="c" * 40,
-        device="cuda",
-        workload="full",
-        rejected=[Rejected(path="a,b:c.py", reason=HOSTILE)],
-    )
+    rejected = [Rejected(path="a,b:c.py", reason=HOSTILE)]
+    verdict = verdict_on(held, f"solutions/{HOSTILE}.py", "added", Gates(), rejected=rejected)
     lines = github_annotations(verdict)
     assert all(line.startswith("::error file=") and "\n" not in line for line in lines)
     assert lines[0].startswith("::error file=a%2Cb%3Ac.py,title=")
@@ -467,16 +468,7 @@ def test_pages_escape_what_a_submission_chose() -> None:
 def test_a_right_solution_that_breaks_a_rule_fails_by_the_rules_name() -> None:
     slow = record(speedup=0.5, labels=("coerced_device",))
     rules = Gates(minimum_speedup=1.0, refused_labels=("coerced_device",))
-    verdict = give_verdict(
-        [slow],
-        paths={slow.solution: ("solutions/ann/level1/19_x.py", "added", "")},
-        base_records=[],
-        gates=rules,
-        base="b",
-        head="h",
-        device="cuda",
-        workload="full",
-    )
+    verdict = verdict_on(slow, "solutions/ann/level1/19_x.py", "added", rules)
     (line,) = github_annotations(verdict)
     assert "title=minimum_speedup%2C refused_labels::0.5x over eager, at least 0.495x; required: 1x; has " in line
     assert broken_rules(verdict) == [
@@ -494,16 +486,8 @@ def test_a_record_at_the_base_that_finishes_in_the_future_is_not_what_counts_the
     crafted = replace(record(Status.wrong_value), finished_at="2999-01-01T00:00:00+00:00")
     head = record(Status.wrong_value)
     for order in ([own, crafted], [crafted, own]):
-        verdict = give_verdict(
-            [head],
-            paths={head.solution: ("solutions/ann/level1/19_x.py", "changed", "")},
-            base_records=order,
-            gates=Gates(require_passed=False, regression_tolerance=0.02),
-            base="b",
-            head="h",
-            device="cuda",
-            workload="full",
-        )
+        rules = Gates(require_passed=False, regression_tolerance=0.02)
+        verdict = verdict_on(head, "solutions/ann/level1/19_x.py", "changed", rules, order)
         assert [item.outcome for item in verdict.scored[0].gates if item.gate == "no_regression"] == [FAILED]
 
 

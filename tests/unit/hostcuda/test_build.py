@@ -93,7 +93,7 @@ def test_a_source_that_nests_deeply_is_the_authors(
 def test_what_is_built_to_be_imported_goes_with_the_process_and_not_with_its_children(tmp_path: Path) -> None:
     script = """
 import os, tempfile
-from harness.untrusted.contestant.hostcuda.loader import CompileError, load
+from tests.support.hostcuda_loader import CompileError, load
 try:
     load("no CUDA at all")
 except CompileError:
@@ -236,7 +236,7 @@ std::vector<torch::Tensor> f(torch::Tensor x) {
 def test_what_host_code_asks_of_torch_compiles_with_the_lean_headers_and_means_the_same(tmp_path: Path) -> None:
     run_it = (
         "import json, sys, torch\nfrom pathlib import Path\n"
-        "from harness.untrusted.contestant.hostcuda.loader import load\nsource, folder = sys.argv[1:]\n"
+        "from tests.support.hostcuda_loader import load\nsource, folder = sys.argv[1:]\n"
         "m = load(source, 'std::vector<torch::Tensor> f(torch::Tensor x);', ['f'], folder=Path(folder))\n"
         "found = m.f(torch.arange(6.0).view(3, 2).cuda())\n"
         "print(json.dumps([[t.device.type, str(t.dtype), t.tolist()] for t in found]))\n"

@@ -27,6 +27,7 @@ from harness.toolchain import (
     BuildCache,
     BuilderZygotes,
     BuildOutcome,
+    BuildTools,
     ExtensionSpec,
     SourceFile,
     build_solution,
@@ -70,11 +71,8 @@ class Builder:
         return build_solution(
             HEAD + textwrap.dedent(body),
             "solution.py",
-            zygotes=self.zygotes,
-            toolchain=self.toolchain,
-            cache=self.cache,
+            BuildTools(zygotes=self.zygotes, toolchain=self.toolchain, cache=self.cache, timeout_s=300),
             log_path=self.folder / "log",
-            timeout_s=300,
         )
 
 

@@ -26,6 +26,7 @@ from harness.toolchain import (
     BuildCache,
     BuilderZygotes,
     BuildOutcome,
+    BuildTools,
     Diagnostics,
     ExtensionSpec,
     NvccToolchain,
@@ -74,11 +75,14 @@ class Builder:
         return build_solution(
             HEAD + textwrap.dedent(body),
             "solution.py",
-            zygotes=options.pop("zygotes", self.zygotes),
-            toolchain=self.toolchain,
-            cache=self.cache,
+            BuildTools(
+                zygotes=options.pop("zygotes", self.zygotes),
+                toolchain=self.toolchain,
+                cache=self.cache,
+                timeout_s=timeout_s,
+                **{name: options.pop(name) for name in ("sandbox", "import_timeout_s") if name in options},
+            ),
             log_path=self.log_path,
-            timeout_s=timeout_s,
             **options,
         )
 
@@ -209,14 +213,14 @@ def test_threads_build_equal_extensions_once(build: Builder) -> None:
 TOGETHER = """
 import sys
 from pathlib import Path
-from harness.toolchain import BuildCache, BuilderZygotes, NvccToolchain, build_solution
+from harness.toolchain import BuildCache, BuilderZygotes, BuildTools, NvccToolchain, build_solution
 root, log = Path(sys.argv[1]), Path(sys.argv[2])
 source = sys.stdin.read()
 with BuilderZygotes() as zygotes:
     zygotes.start()
     zygotes.torch.wait_ready()
-    outcome = build_solution(source, "s.py", zygotes=zygotes, toolchain=NvccToolchain((), root),
-                             cache=BuildCache(root), log_path=log, timeout_s=120)
+    tools = BuildTools(zygotes=zygotes, toolchain=NvccToolchain((), root), cache=BuildCache(root), timeout_s=120)
+    outcome = build_solution(source, "s.py", tools, log_path=log)
 assert outcome.failure is None, outcome.failure
 print(outcome.cache_hits, outcome.modules[0].path)
 """

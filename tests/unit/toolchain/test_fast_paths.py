@@ -15,7 +15,9 @@ from harness.core.executables import find_nvcc
 from harness.toolchain import ExtensionSpec, NvccToolchain, Plan, SourceFile, default_root
 from harness.toolchain.diagnostics import kernel_resources
 from harness.toolchain.fast_paths import bound_text
+from harness.toolchain.headers.lean import UNIT
 from harness.toolchain.headers.shared import SharedHeaders
+from harness.toolchain.ninja_file import OWN
 from harness.toolchain.toolchain import QUICK_FAILED
 from harness.toolchain.units import units_of
 
@@ -113,6 +115,8 @@ def test_compiled_bindings_behave_as_pybind11s_own(toolchain: NvccToolchain, tmp
         said.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
     assert said[0] == said[1]
     assert len(said[0]) > 36
+    header = (tmp_path / "quick" / OWN / "quick-main.cpp" / UNIT).read_text()
+    assert "torch/csrc/utils/pybind.h" not in header, "which costs more than compiled bindings save"
     assert "ext.add(a, b, 2) -> tensor([2., 3., 4.])" in said[0]
     assert any("RuntimeError: seven dimensions, not 1" in line for line in said[0])
 

@@ -19,7 +19,15 @@ import pytest
 
 from harness.core.environment import MachineError
 from harness.core.executables import find_gxx, find_nvcc
-from harness.toolchain import BuildCache, BuilderZygotes, BuildOutcome, ExtensionSpec, NvccToolchain, build_solution
+from harness.toolchain import (
+    BuildCache,
+    BuilderZygotes,
+    BuildOutcome,
+    BuildTools,
+    ExtensionSpec,
+    NvccToolchain,
+    build_solution,
+)
 from harness.toolchain.diagnostics import kernel_resources
 from harness.toolchain.headers import shared as headers_module
 from harness.toolchain.headers.lean import DEFINE, MAX_CHARS, SHADOWED, UNIT, LeanHeaders, needs_full
@@ -323,11 +331,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildOutcome]:
         outcome = build_solution(
             SOLUTION,
             "rich.py",
-            zygotes=zygotes,
-            toolchain=NvccToolchain((), root),
-            cache=BuildCache(root),
+            BuildTools(zygotes=zygotes, toolchain=NvccToolchain((), root), cache=BuildCache(root), timeout_s=300),
             log_path=root / "log",
-            timeout_s=300,
         )
         yield outcome
 

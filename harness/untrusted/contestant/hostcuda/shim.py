@@ -28,7 +28,6 @@ __all__ = [
     "as_host",
     "clear",
     "collect_reports",
-    "device_of",
     "launches",
     "load_module",
     "mark_cuda",
@@ -66,12 +65,7 @@ def activate(headers: PreparedHeaders | None = None, *, checked: bool = True) ->
 
 
 def load_module(name: str, path: Path) -> ModuleType:
-    """Import a built module from its path, without adding it to `sys.modules`.
-
-    Args:
-        name: The module's name.
-        path: Its file.
-    """
+    """Import a built module from its path, without adding it to `sys.modules`."""
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, str(path), loader=loader)
     if spec is None:
@@ -93,34 +87,17 @@ def _runtime_error() -> str | None:
 
 
 def mark_cuda(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a "cuda" tensor with the same memory, for inputs that the harness made.
-
-    Args:
-        tensor: A strided CPU tensor.
-    """
+    """Return a "cuda" tensor with the same memory, for inputs that the harness made."""
     _need()
     marked: torch.Tensor = _bridge.as_device(tensor.detach())
     return marked
 
 
 def as_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a "cpu" tensor with the same memory, to read an output without a copy.
-
-    Args:
-        tensor: A tensor of the device.
-    """
+    """Return a "cpu" tensor with the same memory, to read an output without a copy."""
     _need()
     host: torch.Tensor = _bridge.as_host(tensor.detach())
     return host
-
-
-def device_of(tensor: torch.Tensor) -> str:
-    """Return "cuda" or "cpu", as the solution sees the tensor.
-
-    Args:
-        tensor: Any tensor.
-    """
-    return tensor.device.type
 
 
 def set_schedule(number: int) -> None:
@@ -139,9 +116,6 @@ def record_to(fd: int) -> None:
     """Keep in shared memory the records that must outlive this process.
 
     See `RuntimeLibrary.record_to`.
-
-    Args:
-        fd: File descriptor of the shared memory.
     """
     _need().record_to(fd)
 
@@ -200,9 +174,6 @@ def note_calls(count: int) -> None:
 
     Allocations of the first counted calls are its set-up. Later, places that leave at least one allocation per call
     behind are reported as leaks; fewer are buffers kept for the next call.
-
-    Args:
-        count: Number of calls made.
     """
     global _calls
     if _calls is None:

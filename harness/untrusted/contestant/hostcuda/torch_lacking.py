@@ -53,10 +53,6 @@ def refuse(construct: str, note: Callable[[str], None]) -> NoReturn:
     """Note that the solution used `construct`, and raise `NotImplementedError`.
 
     The referee recognises the exception by its text (`REFUSAL` in `referee/contestants/failures.py`).
-
-    Args:
-        construct: Name of the unsupported construct.
-        note: Records it.
     """
     note(construct)
     raise NotImplementedError(f"not emulated on the host device: {construct}")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.status import Failure, Status
-from harness.protocol.messages import MAX_REPORTS
+from harness.protocol.fields import MAX_REPORTS
 from harness.referee.contestants.crash_recorder import BYTES, CrashEntry, CrashRecorder, CrashRecording, parsed
 from harness.referee.contestants.failures import explained
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -287,7 +286,7 @@ def test_who_only_imports_what_kernels_are_made_with_has_none(line: str) -> None
 
 
 def test_the_host_device_counts_calls_of_cublas() -> None:
-    called = replace(row("cublasSgemm", "cublasSgemm", total_s=0.0, calls=2), grid=(0, 0, 0), block=(0, 0, 0))
+    called = row("cublasSgemm", "cublasSgemm", total_s=0.0, calls=2)._replace(grid=(0, 0, 0), block=(0, 0, 0))
     built = {"modules": [{"name": "m"}], "kernels": []}
     plain_cpp = "from torch.utils.cpp_extension import load_inline"
     found = concluded(plain_cpp, built, called, timed=False, limits=None)

@@ -18,7 +18,7 @@ from harness.referee.correctness.second_schedule import UNSET_SHARED, VARIES, di
 from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
 from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
-from harness.toolchain import BuildCache, BuilderZygotes, build_solution
+from harness.toolchain import BuildCache, BuilderZygotes, BuildTools, build_solution
 
 PROBLEM = """
 import torch
@@ -179,11 +179,8 @@ class Judge:
         built = build_solution(
             source,
             "solution.py",
-            zygotes=self.builders,
-            toolchain=self.toolchain,
-            cache=self.cache,
+            BuildTools(zygotes=self.builders, toolchain=self.toolchain, cache=self.cache, timeout_s=300),
             log_path=self.folder / "build.log",
-            timeout_s=300,
         )
         assert built.failure is None, built.failure
         problem = Problem(

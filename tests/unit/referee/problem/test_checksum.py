@@ -115,7 +115,7 @@ RUN_IT = """
 import json, sys, torch
 from pathlib import Path
 from harness.referee.problem import checksum as digest, checksum_cuda as digest_kernel
-from harness.untrusted.contestant.hostcuda.loader import load
+from tests.support.hostcuda_loader import load
 source, lengths, folder = sys.argv[1:]
 declared = "torch::Tensor checksums(torch::Tensor, torch::Tensor, torch::Tensor, int64_t, int64_t);"
 module = load(source, declared, ["checksums"], checked=False, folder=Path(folder))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from harness.toolchain import (
     BuildCache,
     BuilderZygotes,
     BuildOutcome,
+    BuildTools,
     Compilations,
     ExtensionSpec,
     NvccToolchain,
@@ -89,19 +91,15 @@ class Builder:
 
     def __call__(self, source: str, **options: Any) -> BuildOutcome:
         return build_solution(
-            source,
-            "solution.py",
-            **{"zygotes": self.zygotes, "timeout_s": 120.0} | options,
-            toolchain=self.toolchain,
-            cache=self.cache,
-            log_path=self.log_path,
+            source, "solution.py", self.tools(options.pop("zygotes", self.zygotes)), log_path=self.log_path, **options
         )
+
+    def tools(self, zygotes: BuilderZygotes) -> BuildTools:
+        return BuildTools(zygotes=zygotes, toolchain=self.toolchain, cache=self.cache, timeout_s=120.0)
 
     def ahead(self, source: str) -> Compilations:
         """Begun with what that text says."""
-        return begin_ahead(
-            source, zygotes=self.zygotes, toolchain=self.toolchain, cache=self.cache, timeout_s=600.0, sandbox="auto"
-        )
+        return begin_ahead(source, replace(self.tools(self.zygotes), timeout_s=600.0))
 
     def modules(self) -> int:
         """How many are in the cache."""

@@ -1,9 +1,9 @@
 """Run a Python file on the host device, with `load_inline` building for it.
 
-`python -m harness.untrusted.builder.hostcuda_runner FILE.py`
+`python -m tests.support.hostcuda_runner FILE.py`
 
 If the file defines `ModelNew` and `get_inputs`, one forward call runs too. Findings go to standard output as JSON
-lines; the exit code is 1 if there are any. For manual use and tests; the harness itself does not use this.
+lines; the exit code is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -20,17 +20,11 @@ from torch.utils import cpp_extension
 
 from harness.hostcuda.translate import build
 from harness.untrusted.contestant.hostcuda import shim
-from harness.untrusted.contestant.hostcuda.loader import load
-
-__all__ = ["install_load_inline", "main"]
+from tests.support.hostcuda_loader import load
 
 
 def install_load_inline(*, checked: bool) -> None:
-    """Replace torch's `load_inline` in this process by a build for the host device.
-
-    Args:
-        checked: Whether kernels are built with checks.
-    """
+    """Replace torch's `load_inline` in this process by a build for the host device."""
 
     def load_inline(
         name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *_: Any, **options: Any
@@ -50,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     Args:
         arguments: Arguments of the command; None: `sys.argv`.
     """
-    parser = argparse.ArgumentParser(prog="python -m harness.untrusted.builder.hostcuda_runner", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.hostcuda_runner", description=__doc__)
     parser.add_argument("file")
     parser.add_argument("--unchecked", action="store_true", help="no shadow memory: faster, but finds no defects")
     parser.add_argument(

@@ -1,8 +1,4 @@
-"""Compile CUDA source for the host device and import it in this process.
-
-Untrusted side: compiles and imports untrusted code. For tests, benchmarks, the runner and solutions that build in
-place.
-"""
+"""Compile CUDA source for the host device and import it in this process."""
 
 from __future__ import annotations
 
@@ -19,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.hostcuda.translate import build
-
-__all__ = ["CompileError", "load"]
 
 
 class CompileError(RuntimeError):
