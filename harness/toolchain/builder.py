@@ -59,7 +59,7 @@ class BuildTools:
     import_timeout_s: float = 60.0
 
     def compilations(self, source: str) -> Compilations:
-        """Return the compilations of a solution, none of them begun."""
+        """Return the compilations of a solution; `begin` or `foresee` starts them."""
         return Compilations(
             Compiler(
                 zygotes=self.zygotes,
@@ -153,9 +153,9 @@ def begin_ahead(source: str, tools: BuildTools) -> Compilations:
 
     Pass the result to `build_solution` with the same source and tools, or close it.
     """
-    begun = tools.compilations(source)
-    begun.foresee()
-    return begun
+    compilations = tools.compilations(source)
+    compilations.foresee()
+    return compilations
 
 
 @dataclass(slots=True, kw_only=True)

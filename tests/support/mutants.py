@@ -23,7 +23,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -208,6 +208,9 @@ def examine(modules: Sequence[str], *, sample: int | None, workers: int, until: 
         chosen = [place for module in limits_s for place in drawn[module]]
         random.Random(0).shuffle(chosen)  # so that the limit leaves out some of each module
         futures = [pool.submit(_judge, place, limits_s[place.module], until) for place in chosen]
+        for number, _ in enumerate(as_completed(futures), start=1):
+            if number % 10 == 0 or number == len(futures):
+                sys.stderr.write(f"{number} of {len(futures)} mutants\n")
         return [outcome for future in futures if (outcome := future.result()) is not None]
 
 
@@ -238,8 +241,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--table", type=Path, help="write the table to this file")
     given = parser.parse_args(arguments)
     chosen = [ROOT / path for path in given.paths or SETTINGS["paths"]]
-    if missing := [str(path.relative_to(ROOT)) for path in chosen if not path.exists()]:
-        parser.error(f"no such module: {', '.join(missing)}")
+    if missing := [str(path) for path in chosen if not (path.exists() and path.is_relative_to(ROOT))]:
+        parser.error(f"no module of this checkout: {', '.join(missing)}")
     files = [file for path in chosen for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
     modules = [file.relative_to(ROOT).as_posix() for file in files]
     until = time.time() + given.limit_s

@@ -87,7 +87,7 @@ def test_errors_are_those_of_the_reader(tmp_path: Path) -> None:
 
 
 def test_a_parquet_file_has_the_rows_of_the_csv_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed; `pip install -e .[parquet]` makes this run")
     target = tmp_path / "board.parquet"
     assert main(["leaderboard", str(RUN), "--by", "solution", "--parquet", str(target)]) == 0
     assert f"25 rows written to {target}" in capsys.readouterr().err
@@ -99,7 +99,7 @@ def test_a_parquet_file_has_the_rows_of_the_csv_file(tmp_path: Path, capsys: pyt
 
 
 def test_texts_that_are_no_unicode_are_escaped() -> None:
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed; `pip install -e .[parquet]` makes this run")
     odd = Record.from_json({**RECORDS[0].to_json(), "author": "a\ud800", "reason": "=1+1 \ud800"})
     frame = pandas.read_parquet(io.BytesIO(parquet_of(leaderboard([odd], by=By.solution))))
     assert (frame.author[0], frame.reason[0]) == ("a\\ud800", "=1+1 \\ud800")

@@ -368,7 +368,9 @@ def test_no_more_than_the_first_sample_is_held_while_another_is_made(monkeypatch
     held: list[int] = []
 
     def make(*arguments: Any) -> samples.ReferenceCall:
-        held.append(sum(type(item) is samples.ReferenceCall for item in gc.get_objects()))  # proxies may be dead
+        held.append(
+            sum(type(item) is samples.ReferenceCall for item in gc.get_objects())
+        )  # no isinstance: it follows weak proxies
         return make_sample(*arguments)
 
     monkeypatch.setattr(samples, "make_sample", make)
