@@ -86,7 +86,7 @@ ALONE = {"endless kernel", "out of GPU memory"}
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zygote, Toolchain, BuildCache, Referee]]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BuilderZygotes, Toolchain, BuildCache, Referee]]:
     logs = tmp_path_factory.mktemp("logs")
     config = RefereeConfig(
         device=DeviceKind.CUDA,
@@ -113,7 +113,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zygote, To
 
 
 def evaluate(
-    stage: tuple[Zygote, Toolchain, BuildCache, Referee], tmp_path: Path, body: str, threads: int, python: str
+    stage: tuple[BuilderZygotes, Toolchain, BuildCache, Referee], tmp_path: Path, body: str, threads: int, python: str
 ) -> Outcome:
     builders, toolchain, cache, referee = stage
     source = SOLUTION.format(body=body, threads=threads, python=python or "pass")
@@ -148,7 +148,7 @@ def evaluate(
     [pytest.param(name, marks=pytest.mark.exclusive_gpu) if name in ALONE else name for name in CASES],
 )
 def test_a_failing_kernel_has_its_status_and_harms_nobody(
-    stage: tuple[Zygote, Toolchain, BuildCache, Referee], tmp_path: Path, name: str
+    stage: tuple[BuilderZygotes, Toolchain, BuildCache, Referee], tmp_path: Path, name: str
 ) -> None:
     body, threads, python, statuses = CASES[name]
     outcome = evaluate(stage, tmp_path, body, threads, python)

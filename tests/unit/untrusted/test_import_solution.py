@@ -16,7 +16,7 @@ from harness.core.status import Status
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import BuilderZygotes
 from harness.toolchain.arguments import describe
-from harness.toolchain.discovery import Discovery, harvest
+from harness.toolchain.discovery import Discovery, Request, harvest
 from harness.toolchain.packages import is_lacking
 from harness.toolchain.spec import MAX_AHEAD_BYTES
 
@@ -51,11 +51,13 @@ class Harvester:
         filename: str = "solution_16.py",
     ) -> Discovery:
         return harvest(
-            HEAD + textwrap.dedent(body),
-            filename,
-            arguments=None if inputs is None else describe(init, inputs),
-            refused=refused or {},
-            seed=0,
+            Request(
+                source=HEAD + textwrap.dedent(body),
+                filename=filename,
+                arguments=None if inputs is None else describe(init, inputs),
+                refused=refused or {},
+                seed=0,
+            ),
             zygote=self.zygote,
             sandbox="auto",
             log_path=self.log_path,

@@ -13,7 +13,7 @@ import torch.utils.cpp_extension as extension
 
 from harness.catalog.extract import extract
 from harness.toolchain import BuilderZygotes, ExtensionSpec
-from harness.toolchain.discovery import harvest
+from harness.toolchain.discovery import Request, harvest
 from harness.toolchain.static_discovery import foresee
 from harness.toolchain.torchinfo import find_torch, inline_parameters_of
 from harness.untrusted.builder.load_inline_calls import bind, read_inline
@@ -195,11 +195,7 @@ def test_solutions_ask_for_what_their_texts_say(zygotes: BuilderZygotes, tmp_pat
     assert len(texts) > 80
     for name, text in texts.items():
         harvested = harvest(
-            text,
-            name,
-            arguments=None,
-            refused={},
-            seed=0,
+            Request(source=text, filename=name, arguments=None, refused={}, seed=0),
             zygote=zygotes.torch,
             sandbox="auto",
             log_path=tmp_path / "log",

@@ -120,7 +120,7 @@ class ModelNew(torch.nn.Module):
 
 
 @pytest.fixture(scope="module")
-def builders() -> Iterator[Zygote]:
+def builders() -> Iterator[BuilderZygotes]:
     with BuilderZygotes() as held:
         yield held
 
@@ -167,7 +167,7 @@ def solution(result: str) -> str:
 class Judge:
     """Builds (once, the sources are the same) and judges a solution whose forward returns `result`."""
 
-    def __init__(self, referee: Referee, builders: Zygote, folder: Path) -> None:
+    def __init__(self, referee: Referee, builders: BuilderZygotes, folder: Path) -> None:
         self.referee = referee
         self.builders = builders
         self.folder = folder
@@ -207,7 +207,7 @@ class Judge:
 
 
 @pytest.fixture(scope="module")
-def judge(referee: Referee, builders: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Judge:
+def judge(referee: Referee, builders: BuilderZygotes, tmp_path_factory: pytest.TempPathFactory) -> Judge:
     return Judge(referee, builders, tmp_path_factory.mktemp("judge"))
 
 
