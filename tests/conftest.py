@@ -7,6 +7,7 @@ there are several GPUs, each worker sees one of them, in turn.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import random
@@ -16,8 +17,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,12 @@ import hypothesis
 import pytest
 
 from harness.core import environment
+from harness.core.choices import DeviceKind
 from harness.core.config import cache_root
 from harness.core.visible_gpus import visible_gpus
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
+from harness.sandbox.zygote import Zygote
+from harness.toolchain.zygotes import BuilderZygotes
 from tests.support import tiers
 from tests.support.turns import Turns
 
@@ -195,6 +200,27 @@ def _shares(item: pytest.Item) -> bool:
     """Whether a test has a fixture that is made once a file, which each worker that runs some of it would make anew."""
     info = getattr(item, "_fixtureinfo", None)
     return info is not None and any(made[-1].scope == "module" for made in info.name2fixturedefs.values())
+
+
+@pytest.fixture(scope="session")
+def zygotes() -> Iterator[BuilderZygotes]:
+    """The zygotes of builds that all tests of a worker share; who counts or ends them makes its own."""
+    with BuilderZygotes() as zygotes:
+        yield zygotes
+
+
+@pytest.fixture(scope="session")
+def contestant_zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[DeviceKind], Zygote]]:
+    """Gives the zygote of contestants on a device: one a worker, begun when a test first asks for it."""
+    with ExitStack() as open_zygotes:
+
+        @functools.cache
+        def of(device: DeviceKind) -> Zygote:
+            extra = PRELOADED_CUDA if device is DeviceKind.CUDA else PRELOADED_HOST
+            log_path = tmp_path_factory.mktemp("zygote") / "zygote.log"
+            return open_zygotes.enter_context(Zygote(preload=(*PRELOADED, *extra), log_path=log_path))
+
+        yield of
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -219,7 +219,7 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
         StopError: Some processes could not be stopped in time.
     """
     told: set[int] = set(known) & set(_children(root)) if known else set()
-    _signal(sorted(told), signal.SIGSTOP)
+    _stop(told, told)
     told_s = time.perf_counter()
     first: dict[int, Mapping[int, _Thread]] = {}
     waiting = _Waiting()
@@ -241,7 +241,7 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
                     return Stopped(told_s, (*found, *missed), again)
             late = [pid for pid in running if _goes_on(pid)]
         if late:
-            _signal(late, signal.SIGSTOP)
+            _stop(late, found)
             told_s = time.perf_counter()
         waiting.has_looked()
         if late and waiting.waited_s > STOP_TIMEOUT_S:
@@ -299,6 +299,13 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def _stop(late: Collection[int], everybody: Collection[int]) -> None:
+    """Send SIGSTOP to the late ones, then to all once more: one that was told earlier may have been resumed by them."""
+    _signal(sorted(late), signal.SIGSTOP)
+    if len(everybody) > 1:
+        _signal(sorted(everybody), signal.SIGSTOP)
 
 
 def _goes_on(pid: int) -> bool:

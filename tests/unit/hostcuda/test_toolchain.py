@@ -12,7 +12,6 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -74,12 +73,6 @@ class Builder:
             BuildTools(zygotes=self.zygotes, toolchain=self.toolchain, cache=self.cache, timeout_s=300),
             log_path=self.folder / "log",
         )
-
-
-@pytest.fixture(scope="module")
-def zygotes() -> Iterator[BuilderZygotes]:
-    with BuilderZygotes() as held:
-        yield held
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import functools
 import math
 import random
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from harness.hostcuda.translate.build import prepare_headers
 from harness.referee import timing_stage
 from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
 from harness.referee.timing.rounds import RoundRules
-from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
 from tests.support.neighbours import labels_but_neighbours
@@ -106,10 +105,8 @@ def device(request: pytest.FixtureRequest) -> DeviceKind:
 
 
 @pytest.fixture(scope="module")
-def zygote(device: DeviceKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    extra = PRELOADED_CUDA if device is DeviceKind.CUDA else PRELOADED_HOST
-    with Zygote(preload=(*PRELOADED, *extra), log_path=tmp_path_factory.mktemp("zygote") / "zygote.log") as held:
-        yield held
+def zygote(device: DeviceKind, contestant_zygote: Callable[[DeviceKind], Zygote]) -> Zygote:
+    return contestant_zygote(device)
 
 
 @pytest.fixture(scope="module")

@@ -58,12 +58,6 @@ class ModelNew(nn.Module):
 """
 
 
-@pytest.fixture(scope="module")
-def zygotes() -> Iterator[BuilderZygotes]:
-    with BuilderZygotes() as held:
-        yield held
-
-
 class Builder:
     def __init__(self, zygotes: BuilderZygotes, folder: Path) -> None:
         self.zygotes = zygotes

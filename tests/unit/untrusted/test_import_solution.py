@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import torch
 
 from harness.core.status import Status
-from harness.sandbox.zygote import Zygote
 from harness.toolchain import BuilderZygotes
 from harness.toolchain.arguments import describe
 from harness.toolchain.discovery import Discovery, Request, harvest
@@ -29,15 +27,9 @@ class ModelNew(nn.Module):
 """
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with BuilderZygotes() as held:
-        yield held.torch
-
-
 class Harvester:
-    def __init__(self, zygote: Zygote, log_path: Path) -> None:
-        self.zygote = zygote
+    def __init__(self, zygotes: BuilderZygotes, log_path: Path) -> None:
+        self.zygotes = zygotes
         self.log_path = log_path
 
     def __call__(
@@ -58,7 +50,7 @@ class Harvester:
                 refused=refused or {},
                 seed=0,
             ),
-            zygote=self.zygote,
+            zygote=self.zygotes.torch,
             sandbox="auto",
             log_path=self.log_path,
             timeout_s=timeout_s,
@@ -66,8 +58,8 @@ class Harvester:
 
 
 @pytest.fixture
-def run(zygote: Zygote, tmp_path: Path) -> Harvester:
-    return Harvester(zygote, tmp_path / "log")
+def run(zygotes: BuilderZygotes, tmp_path: Path) -> Harvester:
+    return Harvester(zygotes, tmp_path / "log")
 
 
 def names(found: Discovery) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,6 @@ from tests.support.paths import ROOT
 
 SEEDS = ROOT.parent / "shared" / "seeds"
 PARAMETERS = find_torch().inline_parameters
-
-
-@pytest.fixture(scope="module")
-def zygotes() -> Iterator[BuilderZygotes]:
-    with BuilderZygotes() as held:
-        held.start()
-        yield held
 
 
 def asked_for(text: str) -> list[str]:

@@ -184,7 +184,7 @@ class Retried:
 
 
 @contextmanager
-def a_court(folder: Path) -> Iterator[Court]:
+def a_court(folder: Path, contestants: Zygote) -> Iterator[Court]:
     finding = folder / "finding"
     tool = folder / "compute-sanitizer"
     tool.write_text(TOOL.format(python=sys.executable, finding=str(finding)))
@@ -198,22 +198,23 @@ def a_court(folder: Path) -> Iterator[Court]:
     preload = (*PRELOADED, *PRELOADED_HOST)
     with (
         Auditor(str(tool), preload=preload, logs=folder, sandbox="auto", memory_limit_bytes=4 * 2**30) as auditor,
-        Zygote(preload=preload, log_path=folder / "contestants.log") as contestants,
         Referee(config, contestants, auditor=auditor) as referee,
     ):
         yield Court(folder, referee, finding)
 
 
 @pytest.fixture(scope="module")
-def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
-    with a_court(tmp_path_factory.mktemp("side")) as held:
+def court(
+    tmp_path_factory: pytest.TempPathFactory, contestant_zygote: Callable[[DeviceKind], Zygote]
+) -> Iterator[Court]:
+    with a_court(tmp_path_factory.mktemp("side"), contestant_zygote(DeviceKind.HOST)) as held:
         yield held
 
 
 @pytest.fixture
-def fresh_court(tmp_path: Path) -> Iterator[Court]:
+def fresh_court(tmp_path: Path, contestant_zygote: Callable[[DeviceKind], Zygote]) -> Iterator[Court]:
     """Its own, since what the stand-in has beside the tool's process is ended with the first contestant."""
-    with a_court(tmp_path) as held:
+    with a_court(tmp_path, contestant_zygote(DeviceKind.HOST)) as held:
         yield held
 
 

@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,14 +100,8 @@ def device(request: pytest.FixtureRequest) -> Device:
 
 
 @pytest.fixture(scope="module")
-def preload(device: Device) -> tuple[str, ...]:
-    return (*PRELOADED, *(PRELOADED_CUDA if device.kind is DeviceKind.CUDA else PRELOADED_HOST))
-
-
-@pytest.fixture(scope="module")
-def zygote(preload: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    with Zygote(preload=preload, log_path=tmp_path_factory.mktemp("zygote") / "zygote.log") as held:
-        yield held
+def zygote(device: Device, contestant_zygote: Callable[[DeviceKind], Zygote]) -> Zygote:
+    return contestant_zygote(device.kind)
 
 
 @pytest.fixture(scope="module")
@@ -437,10 +431,13 @@ def test_nothing_is_begun_ahead_behind_fewer_walls(
 
 
 def test_a_dead_zygote_is_met_by_the_one_whose_turn_it_is(
-    preload: tuple[str, ...], policy: SandboxPolicy, opening: Open, tmp_path: Path
+    device: Device, policy: SandboxPolicy, opening: Open, tmp_path: Path
 ) -> None:
     with (
-        Zygote(preload=preload, log_path=tmp_path / "zygote.log") as own,
+        Zygote(
+            preload=(*PRELOADED, *(PRELOADED_CUDA if device.kind is DeviceKind.CUDA else PRELOADED_HOST)),
+            log_path=tmp_path / "zygote.log",
+        ) as own,
         ContestantPool(own, opening, memory_limit_bytes=LIMIT_BYTES) as prefork,
     ):
         begun(prefork, Key(tmp_path / "log"), policy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,12 +32,8 @@ OTHER = PROBLEM.replace("torch.softmax(x, dim=1)", "(x.sum(dim=0), x > 0)").repl
 
 
 @pytest.fixture(scope="module")
-def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
-    log_path = tmp_path_factory.mktemp("zygote") / "zygote.log"
-    with (
-        Zygote(preload=(*PRELOADED, *PRELOADED_HOST), log_path=log_path) as zygote,
-        Referee(config(DeviceKind.HOST), zygote) as held,
-    ):
+def referee(contestant_zygote: Callable[[DeviceKind], Zygote]) -> Iterator[Referee]:
+    with Referee(config(DeviceKind.HOST), contestant_zygote(DeviceKind.HOST)) as held:
         yield held
 
 

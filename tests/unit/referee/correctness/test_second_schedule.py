@@ -3,7 +3,7 @@ atomics, memory that calls leave behind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from harness.hostcuda.toolchain import HostToolchain
 from harness.hostcuda.translate.build import default_cache, prepare_headers
 from harness.referee.correctness.second_schedule import UNSET_SHARED, VARIES, difference_of, uses_atomics
 from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
-from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import BuildCache, BuilderZygotes, BuildTools, build_solution
 
@@ -120,13 +119,7 @@ class ModelNew(torch.nn.Module):
 
 
 @pytest.fixture(scope="module")
-def builders() -> Iterator[BuilderZygotes]:
-    with BuilderZygotes() as held:
-        yield held
-
-
-@pytest.fixture(scope="module")
-def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
+def referee(contestant_zygote: Callable[[DeviceKind], Zygote]) -> Iterator[Referee]:
     config = RefereeConfig(
         device=DeviceKind.HOST,
         device_index=0,
@@ -144,8 +137,7 @@ def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
         memory_limit_bytes=4 * 2**30,
         host_runtime=str(prepare_headers().folder),
     )
-    log = tmp_path_factory.mktemp("zygote") / "log"
-    with Zygote(preload=(*PRELOADED, *PRELOADED_HOST), log_path=log) as zygote, Referee(config, zygote) as held:
+    with Referee(config, contestant_zygote(DeviceKind.HOST)) as held:
         yield held
 
 
@@ -207,8 +199,8 @@ class Judge:
 
 
 @pytest.fixture(scope="module")
-def judge(referee: Referee, builders: BuilderZygotes, tmp_path_factory: pytest.TempPathFactory) -> Judge:
-    return Judge(referee, builders, tmp_path_factory.mktemp("judge"))
+def judge(referee: Referee, zygotes: BuilderZygotes, tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    return Judge(referee, zygotes, tmp_path_factory.mktemp("judge"))
 
 
 @pytest.mark.parametrize("result", ["ext.first(x, 3.0)", "ext.slots(x)"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,10 +68,8 @@ def config(*, allow: bool) -> RefereeConfig:
 
 
 @pytest.fixture(scope="module")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    folder = tmp_path_factory.mktemp("zygote")
-    with Zygote(preload=("torch", "harness.untrusted.contestant.main"), log_path=folder / "zygote.log") as held:
-        yield held
+def zygote(contestant_zygote: Callable[[DeviceKind], Zygote]) -> Zygote:
+    return contestant_zygote(DeviceKind.HOST)
 
 
 def judge(zygote: Zygote, held: Problem, answer: str, tmp_path: Path, *, allow: bool) -> Outcome:

@@ -12,7 +12,7 @@ import textwrap
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,6 @@ from harness.referee.timing.back_to_back_burst import (
 from harness.referee.timing.calibration import Calibration
 from harness.referee.timing.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
 from harness.referee.timing.output_copies import OutputCopies, copying_s, learn_copying, reserve
-from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox import SandboxPolicy
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
@@ -114,10 +113,8 @@ def device(request: pytest.FixtureRequest) -> Device:
 
 
 @pytest.fixture(scope="module")
-def zygote(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    extra = PRELOADED_CUDA if device.kind is DeviceKind.CUDA else PRELOADED_HOST
-    with Zygote(preload=(*PRELOADED, *extra), log_path=tmp_path_factory.mktemp("zygote") / "zygote.log") as held:
-        yield held
+def zygote(device: Device, contestant_zygote: Callable[[DeviceKind], Zygote]) -> Zygote:
+    return contestant_zygote(device.kind)
 
 
 def workspace_of(device: Device, text: str) -> Workspace:

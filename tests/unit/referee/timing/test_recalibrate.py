@@ -36,7 +36,6 @@ from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.timing.rounds import ReferenceRunner, Round, Rounds
 from harness.referee.timing.speedup import JudgedTimes, judge_times
 from harness.referee.timing_stage import TimingStage
-from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 from tests.unit.referee.test_referee import config, model, problem
 
@@ -117,13 +116,11 @@ class Court:
 
 
 @pytest.fixture(scope="module")
-def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
-    folder = tmp_path_factory.mktemp("court")
-    with (
-        Zygote(preload=(*PRELOADED, *PRELOADED_HOST), log_path=folder / "zygote.log") as zygote,
-        Referee(config(DeviceKind.HOST), zygote) as referee,
-    ):
-        yield Court(referee, folder)
+def court(
+    tmp_path_factory: pytest.TempPathFactory, contestant_zygote: Callable[[DeviceKind], Zygote]
+) -> Iterator[Court]:
+    with Referee(config(DeviceKind.HOST), contestant_zygote(DeviceKind.HOST)) as referee:
+        yield Court(referee, tmp_path_factory.mktemp("court"))
 
 
 def disturbed(known: ProblemCalibration) -> ProblemCalibration:

@@ -60,12 +60,6 @@ NEVER = "if TINY == '':\n    load_inline('never', '{0}', no_implicit_headers=Tru
 NEVER_ENDS = NEVER.format(f"{SLOW} int x = F<28, 1>::v;")
 
 
-@pytest.fixture(scope="module")
-def zygotes() -> Iterator[BuilderZygotes]:
-    with BuilderZygotes() as held:
-        yield held
-
-
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What the compilers are started for; one entry a job."""

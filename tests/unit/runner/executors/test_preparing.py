@@ -29,7 +29,6 @@ from harness.referee.contestants.pool import TrustedContestant
 from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Referee
 from harness.referee.timing.reference_timing import ProblemCalibration
-from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.runner.executors import BuildRequest, Built, Slot
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.run import evaluate_run
@@ -55,13 +54,8 @@ def device(request: pytest.FixtureRequest) -> DeviceKind:
 
 
 @pytest.fixture(scope="module")
-def referee(device: DeviceKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
-    folder = tmp_path_factory.mktemp("referee")
-    extra = PRELOADED_CUDA if device is DeviceKind.CUDA else PRELOADED_HOST
-    with (
-        Zygote(preload=(*PRELOADED, *extra), log_path=folder / "zygote.log") as zygote,
-        Referee(config(device), zygote) as held,
-    ):
+def referee(device: DeviceKind, contestant_zygote: Callable[[DeviceKind], Zygote]) -> Iterator[Referee]:
+    with Referee(config(device), contestant_zygote(device)) as held:
         yield held
 
 
@@ -202,8 +196,8 @@ def test_a_problem_at_fault_is_told_as_if_nothing_had_been_prepared(
 
 
 @pytest.fixture
-def court(tmp_path: Path) -> Iterator[Court]:
-    with a_court(tmp_path) as held:
+def court(tmp_path: Path, contestant_zygote: Callable[[DeviceKind], Zygote]) -> Iterator[Court]:
+    with a_court(tmp_path, contestant_zygote(DeviceKind.HOST)) as held:
         yield held
 
 
