@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -182,8 +182,8 @@ def _drawn(module: str, sample: int | None) -> list[Place]:
     return every if sample is None else random.Random(0).sample(every, min(sample, len(every)))
 
 
-def examine(modules: Sequence[str], *, sample: int | None, workers: int, until: float) -> list[Outcome]:
-    """Run the tests of each module against its mutants, or against some drawn at random.
+def examine(modules: Sequence[str], *, sample: int | None, workers: int, until: float) -> Iterator[Outcome]:
+    """Run the tests of each module against its mutants, or against some drawn at random; yield each when it is done.
 
     Modules whose tests fail without a change are named and left out.
 
@@ -208,10 +208,11 @@ def examine(modules: Sequence[str], *, sample: int | None, workers: int, until: 
         chosen = [place for module in limits_s for place in drawn[module]]
         random.Random(0).shuffle(chosen)  # so that the limit leaves out some of each module
         futures = [pool.submit(_judge, place, limits_s[place.module], until) for place in chosen]
-        for number, _ in enumerate(as_completed(futures), start=1):
+        for number, judged in enumerate(as_completed(futures), start=1):
             if number % 10 == 0 or number == len(futures):
                 sys.stderr.write(f"{number} of {len(futures)} mutants\n")
-        return [outcome for future in futures if (outcome := future.result()) is not None]
+            if (outcome := judged.result()) is not None:
+                yield outcome
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
@@ -246,9 +247,11 @@ def main(arguments: Sequence[str]) -> int:
     files = [file for path in chosen for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
     modules = [file.relative_to(ROOT).as_posix() for file in files]
     until = time.time() + given.limit_s
-    outcomes = examine(modules, sample=given.sample, workers=given.workers, until=until)
-    if given.rows:
-        given.rows.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes), encoding="utf-8")
+    outcomes = []
+    with open(given.rows or os.devnull, "w", encoding="utf-8", buffering=1) as rows:
+        for outcome in examine(modules, sample=given.sample, workers=given.workers, until=until):
+            outcomes.append(outcome)
+            rows.write(json.dumps(asdict(outcome)) + "\n")
     page = table(outcomes)
     (given.table.write_text(page, encoding="utf-8") if given.table else sys.stdout.write(page))
     return 0
