@@ -9,6 +9,7 @@ that is not listed there is new, or short, and runs in the fast tier. To measure
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import time
@@ -21,6 +22,10 @@ from harness.core.config import cache_root
 from tests.support.paths import ROOT, TESTS
 
 DURATIONS = TESTS / "durations.tsv"
+SUITE = ROOT / "results" / "suite.md"
+LONGEST = 40
+"""Files that this page lists."""
+
 LISTED_S = 0.5
 """Test functions that take less, all their parameters together, are not listed."""
 
@@ -180,10 +185,51 @@ def summed(lines: Iterable[str]) -> dict[str, float]:
     return dict(total)
 
 
+def suite_page(total: Mapping[str, float], before: str) -> str:
+    """Return the page that shows how the suite grows: a line each time it is measured, and the longest files.
+
+    Args:
+        total: Seconds of each test function.
+        before: The page as it was; its lines of earlier measurements are kept.
+    """
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    earlier = [line for line in before.splitlines() if line.startswith("| 20")]
+    measured = (
+        f"| {time.strftime('%Y-%m-%d')} | {commit} | {os.cpu_count()} | {len(total)} | {sum(total.values()):.0f} |"
+    )
+    files: dict[str, list[float]] = defaultdict(list)
+    for name, seconds in total.items():
+        files[name.partition("::")[0]].append(seconds)
+    order = sorted(files, key=lambda file: -sum(files[file]))
+    return "\n".join(
+        [
+            "# How long the tests take",
+            "",
+            "Seconds of all test functions that need no GPU, added up over the workers that shared them; with more",
+            "workers than processors each waits for the others. Written by `python -m tests.support.tiers FILE`.",
+            "",
+            "| measured | commit | processors | functions | seconds |",
+            "|---|---|---:|---:|---:|",
+            *earlier,
+            measured,
+            "",
+            f"The {LONGEST} longest of {len(files)} files, last time:",
+            "",
+            "| file | functions | seconds |",
+            "|---|---:|---:|",
+            *(f"| `{file}` | {len(files[file])} | {sum(files[file]):.0f} |" for file in order[:LONGEST]),
+            "",
+        ]
+    )
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write `tests/durations.tsv` from measured lines."""
+    """Write `tests/durations.tsv` and `results/suite.md` from measured lines."""
     with open(arguments[0], encoding="utf-8") as file:
         total = summed(file)
+    SUITE.write_text(suite_page(total, SUITE.read_text(encoding="utf-8") if SUITE.exists() else ""), encoding="utf-8")
     rows = [f"{seconds:.1f}\t{name}\n" for name, seconds in sorted(total.items()) if seconds >= LISTED_S]
     DURATIONS.write_text("".join(rows), encoding="utf-8")
     sys.stdout.write(f"{len(rows)} of {len(total)} test functions listed, {sum(total.values()):.0f} s in all\n")

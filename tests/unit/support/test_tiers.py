@@ -36,3 +36,12 @@ def test_of_the_rest_changed_files_come_first_and_then_the_least_recently_run(mo
     monkeypatch.setattr(tiers, "last_runs", lambda: {"a::x": 5.0, "b::x": 3.0, "c::x": 9.0})
     assert tiers.chosen_rest(["a::x", "b::x", "c::x"], 20.0, 1, {"c"}) == ["c::x", "b::x"]
     assert tiers.chosen_rest(["a::x", "b::x", "c::x"], 15.0, 2, ()) == ["b::x", "a::x", "c::x"]
+
+
+def test_the_page_keeps_earlier_measurements_and_lists_the_longest_files_first() -> None:
+    total = {"tests/a/test_a.py::test_1": 3.0, "tests/a/test_a.py::test_2": 4.0, "tests/b/test_b.py::test_3": 9.0}
+    once = tiers.suite_page(total, "")
+    twice = tiers.suite_page({"tests/a/test_a.py::test_1": 5.0}, once)
+    measured = [line for line in twice.splitlines() if line.startswith("| 20")]
+    assert [line.split("|")[4:6] for line in measured] == [[" 3 ", " 16 "], [" 1 ", " 5 "]]
+    assert once.index("| `tests/b/test_b.py` | 1 | 9 |") < once.index("| `tests/a/test_a.py` | 2 | 7 |")
