@@ -302,7 +302,10 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 def _stop(late: Collection[int], everybody: Collection[int]) -> None:
-    """Send SIGSTOP to the late ones, then to all once more: one that was told earlier may have been resumed by them."""
+    """Send SIGSTOP to the late ones, then to all once more.
+
+    One of the late ones may have resumed a process that was told earlier.
+    """
     _signal(sorted(late), signal.SIGSTOP)
     if len(everybody) > 1:
         _signal(sorted(everybody), signal.SIGSTOP)
