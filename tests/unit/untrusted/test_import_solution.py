@@ -547,5 +547,5 @@ def test_waiting_for_a_process_with_torch_is_none_of_the_solutions_time(tmp_path
     limit_s = 5.0
     (tmp_path / "slow_to_import.py").write_text(f"import time\ntime.sleep({limit_s})\n")
     with BuilderZygotes(preload=["slow_to_import"], env={"PYTHONPATH": str(tmp_path)}) as held:
-        found = Harvester(held.torch, tmp_path / "log")(f"ext = {EXT}\n{MODEL}", timeout_s=limit_s)
+        found = Harvester(held, tmp_path / "log")(f"ext = {EXT}\n{MODEL}", timeout_s=limit_s)
     assert (names(found), found.failure, found.complete) == (["ext"], None, True)
