@@ -219,7 +219,7 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
         StopError: Some processes could not be stopped in time.
     """
     told: set[int] = set(known) & set(_children(root)) if known else set()
-    _stop(told, told)
+    _tell_to_stop(told, told)
     told_s = time.perf_counter()
     first: dict[int, Mapping[int, _Thread]] = {}
     waiting = _Waiting()
@@ -241,7 +241,7 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
                     return Stopped(told_s, (*found, *missed), again)
             late = [pid for pid in running if _goes_on(pid)]
         if late:
-            _stop(late, found)
+            _tell_to_stop(late, found)
             told_s = time.perf_counter()
         waiting.has_looked()
         if late and waiting.waited_s > STOP_TIMEOUT_S:
@@ -301,7 +301,7 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _stop(late: Collection[int], everybody: Collection[int]) -> None:
+def _tell_to_stop(late: Collection[int], everybody: Collection[int]) -> None:
     """Send SIGSTOP to the late ones, then to all once more.
 
     One of the late ones may have resumed a process that was told earlier.

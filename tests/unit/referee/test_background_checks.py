@@ -14,29 +14,21 @@ import pytest
 from harness.core.choices import DeviceKind
 from harness.core.problem import Workload
 from harness.core.status import Failure, Status
-from harness.core.task import Outcome, Task
+from harness.core.task import Outcome
 from harness.referee import background_checks
 from harness.referee.audit.audit import Audit, AuditResult
 from harness.referee.audit.small_workload import INCOMPLETE, SPECIALISED
 from harness.referee.background_checks import BackgroundChecks, SmallWorkloadCheck, settle
 from harness.referee.problem.loader import ProblemError
-from tests.unit.referee.test_referee import Referee, config, problem
+from harness.referee.referee import Referee
+from tests.unit.referee.test_referee import config, task
 
 RACE = {"kind": "data_race", "tool": "racecheck", "message": "two threads write", "kernel": "k"}
 OUTSIDE = {"kind": "memory_error", "tool": "memcheck", "message": "write of 4 bytes", "kernel": "k"}
 DONE = {"memcheck": {"findings": 0, "wall_s": 1.0}, "racecheck": {"findings": 0, "wall_s": 1.0}}
 WRONG = Failure(status=Status.wrong_value, reason="3 of 9 values are wrong", evidence={"at": "full size"})
 
-TASK = Task(
-    problem=problem(),
-    workload=Workload(name="full"),
-    source="",
-    filename="23_test.py",
-    modules=(),
-    readable=(),
-    log_path=Path("log"),
-    timed=True,
-)
+TASK = task("", Path("log"), timed=True)
 
 
 class Finished:

@@ -115,21 +115,23 @@ def referee(device: DeviceKind, zygote: Zygote) -> Iterator[Referee]:
         yield held
 
 
+def task(source: str, log_path: Path, *, held: Problem | None = None, timed: bool = False) -> Task:
+    return Task(
+        problem=held or problem(),
+        workload=Workload(name="full"),
+        source=source,
+        filename="23_test.py",
+        modules=(),
+        readable=(),
+        log_path=log_path,
+        timed=timed,
+    )
+
+
 def judge(
     referee: Referee, source: str, tmp_path: Path, *, held: Problem | None = None, timed: bool = False
 ) -> Outcome:
-    return referee.judge(
-        Task(
-            problem=held or problem(),
-            workload=Workload(name="full"),
-            source=source,
-            filename="23_test.py",
-            modules=(),
-            readable=(),
-            log_path=tmp_path / "log",
-            timed=timed,
-        )
-    )
+    return referee.judge(task(source, tmp_path / "log", held=held, timed=timed))
 
 
 def test_a_right_solution_passes_and_is_timed(referee: Referee, tmp_path: Path) -> None:

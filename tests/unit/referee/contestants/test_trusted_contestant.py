@@ -21,7 +21,7 @@ from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox import probe
 from harness.sandbox.zygote import Zygote
-from tests.unit.referee.test_referee import PROBLEM, config, model, problem
+from tests.unit.referee.test_referee import PROBLEM, config, model, problem, task
 
 MACHINE = probe()
 pytestmark = pytest.mark.skipif(
@@ -37,16 +37,7 @@ def referee(contestant_zygote: Callable[[DeviceKind], Zygote]) -> Iterator[Refer
         yield held
 
 
-TASK = Task(
-    problem=problem(),
-    workload=Workload(name="full"),
-    source=model("return x"),
-    filename="23_test.py",
-    modules=(),
-    readable=(),
-    log_path=Path("log"),
-    timed=True,
-)
+TASK = task(model("return x"), Path("log"), timed=True)
 
 
 def calibrator(referee: Referee) -> Calibrator:
