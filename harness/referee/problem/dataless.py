@@ -1,8 +1,8 @@
 """Run a problem's code on tensors that have shapes and types but no memory.
 
 Trusted side. A problem of many gigabytes takes milliseconds. Code that depends on the values of inputs or parameters
-(`nonzero`) can't run this way. Small tensors that depend on neither, such as a table of indices, keep their values:
-constructors read them with `.item()`.
+(`nonzero`) can't run this way. Small tensors that are neither random nor computed from others without data, such as a
+table of indices, keep their values: constructors read them with `.item()`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _FakeUnlessSmall(TorchFunctionMode):
             return func(*args, **kwargs)
         if not given:
             result = func(*args, **kwargs)
-            if not _small(_tensors(result)):
+            if not _keeps_values(func, _tensors(result)):
                 return result
         with unset_fake_temporarily():
             return func(*args, **kwargs)
@@ -76,7 +76,7 @@ class _MetaUnlessSmall(TorchFunctionMode):
         if not given:
             with torch.device("meta"):
                 result = func(*args, **kwargs)
-            if not _small(_tensors(result)):
+            if not _keeps_values(func, _tensors(result)):
                 return result
         return func(*args, **kwargs)
 
@@ -85,8 +85,12 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def _small(tensors: list[torch.Tensor]) -> bool:
-    return bool(tensors) and max(tensor.numel() for tensor in tensors) <= MOST_VALUES
+def _keeps_values(func: Any, made: list[torch.Tensor]) -> bool:
+    """Tell whether the result of a call without tensors is small and not random."""
+    name = getattr(func, "__name__", "")
+    return (
+        bool(made) and max(tensor.numel() for tensor in made) <= MOST_VALUES and not name.startswith(("rand", "normal"))
+    )
 
 
 def _without_data(leaf: Any) -> Any:

@@ -386,4 +386,21 @@ def candidates(problem: Problem) -> list[dict[str, Any]]:
             f"the least sizes found still need {best.operations / 1e9:.0f} billion operations and "
             f"{best.nbytes / 2**20:.0f} MiB: name more of its sizes at the top level of the file"
         )
-    return [sizes for traced, sizes in found if traced.possible]
+    return [_needed(problem, sizes) for traced, sizes in found if traced.possible]
+
+
+def _needed(problem: Problem, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out constants that follow from the others."""
+    needed = dict(sizes)
+    for name in sizes:
+        others = {other: value for other, value in needed.items() if other != name}
+        if _values(problem, others) == _values(problem, needed):
+            needed = others
+    return needed
+
+
+def _values(problem: Problem, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the integers among the file's constants."""
+    with meta_tensors():
+        values = load_reference(problem, Workload(name="small", sizes=sizes)).sizes
+    return dict(places_of(values))
