@@ -87,10 +87,8 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 
 def _keeps_values(func: Any, made: list[torch.Tensor]) -> bool:
     """Tell whether the result of a call without tensors is small and not random."""
-    name = getattr(func, "__name__", "")
-    return (
-        bool(made) and max(tensor.numel() for tensor in made) <= MOST_VALUES and not name.startswith(("rand", "normal"))
-    )
+    drawn = getattr(func, "__name__", "").startswith(("rand", "normal"))
+    return bool(made) and not drawn and max(tensor.numel() for tensor in made) <= MOST_VALUES
 
 
 def _without_data(leaf: Any) -> Any:

@@ -50,7 +50,7 @@ def test_reasons_are_in_words_and_a_failing_import_comes_first(tmp_path: Path) -
             small_sizes.of(problem(inside))
         with pytest.raises(NoSmallSizes, match="process that runs the reference ended"):
             small_sizes.of(problem(kills))
-        with pytest.raises(NoSmallSizes, match="^the file fails on import") as raised:
+        with pytest.raises(NoSmallSizes, match=r"^the file fails on import") as raised:
             small_sizes.of(problem("import nothing_of_this_name\n"))
         assert "workload" not in str(raised.value)
         assert small_sizes.of(problem(PRODUCT)).sizes, "a new process answers after one was lost"
