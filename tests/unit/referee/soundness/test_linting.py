@@ -313,7 +313,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     assert "✗ level1/2" in shown.out
     assert "zeros: equals the reference's output" in shown.out
-    assert "declare a small workload" in shown.out
+    assert "declare a workload small" in shown.out
     assert "2 of 3 checked" in shown.err
 
 
