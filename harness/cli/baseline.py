@@ -200,7 +200,7 @@ def _device(asked: str, found: Environment) -> DeviceKind:
 def _chosen(
     catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str, small_sizes: SmallSizes
 ) -> tuple[list[tuple[Problem, Workload]], list[str]]:
-    """Return the chosen problems, and the reasons of those that can't be read or have no small sizes.
+    """Return the chosen problems, and the reasons of those that can't be timed.
 
     Raises:
         CatalogError: No problem or no workload has this name.

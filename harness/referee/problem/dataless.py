@@ -35,7 +35,10 @@ def fake_tensors() -> Iterator[None]:
 
 @contextmanager
 def meta_tensors() -> Iterator[None]:
-    """Give new tensors no data and the device `meta`; four times as fast as `fake_tensors`. No gradients."""
+    """Give new tensors no data and the device `meta`, without gradients.
+
+    Four times as fast as `fake_tensors`.
+    """
     with _MetaUnlessSmall(), torch.no_grad():
         yield
 

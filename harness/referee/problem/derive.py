@@ -1,4 +1,4 @@
-"""Derive small sizes of a problem: its constants shrink while the reference keeps its structure.
+"""Derive small sizes of a problem: its constants shrink, its structure stays.
 
 Trusted side. The file's top-level integers, and those in its tuples and lists, are candidates. No list of names says
 which of them are sizes, and which relations they have: each change runs the reference on tensors without data, and
@@ -124,7 +124,7 @@ class _Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-class _Call:
+class _Loaded:
     """A problem's model and inputs, without data.
 
     Raises `ProblemError` if they can't be made.
@@ -154,7 +154,7 @@ def trace(problem: Problem, sizes: Mapping[str, Any]) -> _Trace:
     Raises:
         ProblemError: The reference does not run at these sizes.
     """
-    call = _Call(problem, sizes)
+    call = _Loaded(problem, sizes)
     tracing = _Tracing()
     results: list[Any] = []
 
@@ -238,7 +238,7 @@ def _role(problem: Problem, values: Mapping[str, Any], place: Place) -> _Role:
     value = places_of(values)[place]
     for other in (value // 2, value + 1, 2 * value):
         try:
-            before, after = (_Call(problem, {name: _with(values[name], path, to)}) for to in (value, other))
+            before, after = (_Loaded(problem, {name: _with(values[name], path, to)}) for to in (value, other))
         except ProblemError:
             continue
         changed = [_differing(one, two) for one, two in zip(before.input_shapes, after.input_shapes, strict=False)]
@@ -280,7 +280,7 @@ class _Search:
                 changed |= self._shrink_one(place, cap)
 
     def _shrink_one(self, place: Place, cap: int) -> bool:
-        """Shrink one integer, alone or with all that are equal to it; tell whether it changed."""
+        """Shrink one integer, alone or with all equal ones; tell whether it changed."""
         values = places_of(self.now.values)
         role = self._roles.get(place)
         if role is None or place not in values:
@@ -300,7 +300,7 @@ class _Search:
         return False
 
     def _take(self, places: Sequence[Place], value: int) -> bool:
-        """Try another value at these places; keep it if the reference runs and keeps its structure."""
+        """Try a value at these places; keep it if the reference keeps its structure."""
         sizes = dict(self.sizes)
         for name, path in places:
             sizes[name] = _with(sizes.get(name, self.now.values[name]), path, value)
