@@ -48,7 +48,8 @@ class NoSmallSizes(Exception):
 class SmallSizes:
     """Derived sizes of a run's problems, each determined once. Thread-safe.
 
-    A context manager. The cache is opened at the first request, and the process is started for the first problem that is not cached.
+    A context manager. The cache is opened at the first request, and the process is started for the first problem that
+    is not cached.
 
     Args:
         cache_dir: Folder of the cache.
