@@ -29,6 +29,7 @@ from harness.core.config import ConfigError, RunConfig, TimingConfig, resolve
 from harness.core.config_values import parse_path
 from harness.core.environment import MachineError, collect, cuda_unusable, machine
 from harness.core.problem import Problem, Workload
+from harness.referee.small_sizes import SMALL, UNDERIVED
 from harness.results.reader import new_run_id
 from harness.runner.events import Event
 from harness.runner.executors.local import LocalExecutor
@@ -93,8 +94,8 @@ class Harness:
     Args:
         device: "auto" (a GPU if there is a usable one, else host), "cuda" or "host".
         problems: Folder in which ids such as "level1/19" are looked up.
-        workload: Name of the workload (set of sizes). None means `full` on a GPU; on the host `small`, or `full` if a
-            problem declares no `small`.
+        workload: Name of the workload (set of sizes). None means `full` on a GPU and `small` on the host. If a problem
+            declares no `small`, its sizes are derived.
         timing: How long to measure: "quick" or "full" (see `Timing`), or a `TimingConfig`.
         results: Folder of a run to create or continue, with records and logs. None writes nothing to disk.
         precision: Precision class for all problems: fp32, tf32, fp16, bf16 or fp8. None means each problem's own.
@@ -164,7 +165,6 @@ class Harness:
         why = cuda_unusable(self._environment)
         if self._config.device is DeviceKind.CUDA and why:
             raise MachineError(f"{why}; use device='host' to check correctness on the CPU")
-        self._named_workload = workload
         self._lock = threading.RLock()
         self._ending = threading.RLock()
         self._runner: Runner[Result] | None = None
@@ -202,8 +202,8 @@ class Harness:
             problem: An id ("level1/19"), the path of a problem file, the source text of a problem (more than one line),
                 or a `Problem`.
             source: The solution: its source text (`str`) or its file (`Path`).
-            workload: Name of a workload that the problem declares, or a `Workload` with other sizes and a new name.
-                None means the workload of this `Harness`.
+            workload: Name of a workload that the problem declares, `small`, or a `Workload` with other sizes and a new
+                name. None means the workload of this `Harness`.
             author: Name of the solution's author.
             name: Name of the solution. None means a digest of its text.
             sample: Number of the solution among several samples, 0 or more; None means no number.
@@ -384,8 +384,8 @@ class Harness:
             raise TypeError(f"`workload` must be a name or a Workload, not {wanted!r:.60}")
         name = self._config.workload if wanted is None else wanted
         held = problem.workloads.get(name)
-        if held is None and wanted is None and self._named_workload is None:
-            held = problem.workloads.get("full")
+        if held is None and name == SMALL:
+            return UNDERIVED
         if held is None:
             known = ", ".join(problem.workloads)
             raise CatalogError([f"{problem.id} declares no workload {name!r:.60}; it has {known}"])

@@ -54,6 +54,7 @@ COMMANDS: Mapping[str, Lazy] = {
 PROBLEMS_COMMANDS: Mapping[str, Lazy] = {
     "list": Lazy("problems", "problems_list", "List problems: shapes, bytes, flops, speed of light."),
     "show": Lazy("problems", "problems_show", "Show one problem: declarations, costs, source."),
+    "derive": Lazy("derive", "problems_derive", "Derive small sizes for problems that declare none."),
     "lint": Lazy("lint", "problems_lint", "Check that each problem rejects wrong answers."),
 }
 IMPORT_COMMANDS: Mapping[str, Lazy] = {

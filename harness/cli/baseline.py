@@ -21,11 +21,12 @@ from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_j
 from harness.core import environment
 from harness.core.cache_dir import ready_cache
 from harness.core.choices import Baseline, DeviceKind
-from harness.core.config import ConfigError, cache_folder
+from harness.core.config import CACHE_LIMIT_BYTES, ConfigError, cache_folder
 from harness.core.config_values import parse_baselines
 from harness.core.environment import Environment, MachineError
 from harness.core.problem import Problem, Workload
 from harness.core.visible_gpus import visible_gpus
+from harness.referee.small_sizes import SMALL, NoSmallSizes, SmallSizes, no_sizes
 from harness.report import baselines as pages
 from harness.report import format as show
 from harness.report.table import Fitting
@@ -141,7 +142,9 @@ def baseline_command(options: BaselineOptions, as_json: Json = False) -> None:
     gpus = _like_gpus(found) if kind is DeviceKind.CUDA else ()
     catalog = load_problems(options.problems or Path("problems"))
     sizes = options.workload or ("full" if kind is DeviceKind.CUDA else "small")
-    chosen, unreadable = _chosen(catalog, options.wanted or [], options.solved, sizes)
+    cache_dir = ready_cache(cache_folder(options.cache))
+    with SmallSizes(cache_dir, CACHE_LIMIT_BYTES) as small_sizes:
+        chosen, unreadable = _chosen(catalog, options.wanted or [], options.solved, sizes, small_sizes)
     for reason in unreadable:
         say(f"{reason}; the other problems are timed")
     files = None if out is None else _BaselineFiles(out, found, kind, gpus, resume=options.resume)
@@ -153,7 +156,7 @@ def baseline_command(options: BaselineOptions, as_json: Json = False) -> None:
         ahead,
         kind=kind,
         files=files,
-        cache_dir=ready_cache(cache_folder(options.cache)),
+        cache_dir=cache_dir,
         jobs=jobs or _jobs(asked, found.cpu_count, len(gpus)),
         gpus=gpus,
         budget_s=budget_s,
@@ -195,9 +198,9 @@ def _device(asked: str, found: Environment) -> DeviceKind:
 
 
 def _chosen(
-    catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str
+    catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str, small_sizes: SmallSizes
 ) -> tuple[list[tuple[Problem, Workload]], list[str]]:
-    """Return the chosen problems, and the reasons of those that can't be read.
+    """Return the chosen problems, and the reasons of those that can't be timed.
 
     Raises:
         CatalogError: No problem or no workload has this name.
@@ -217,7 +220,13 @@ def _chosen(
         problem, held = known[key], known[key].workloads.get(workload)
         if problem.failure is not None:
             unreadable.append(problem.failure.reason)
-        elif held is not None:
+            continue
+        if held is None and workload == SMALL:
+            try:
+                held = small_sizes.of(problem)
+            except NoSmallSizes as error:
+                unreadable.append(no_sizes(problem, error).reason)
+        if held is not None:
             found.append((replace(problem, precision=held.precision or problem.precision), held))
     if not found:
         if unreadable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,12 +32,14 @@ from harness.cli.output import (
     writable,
 )
 from harness.core import environment
+from harness.core.cache_dir import ready_cache
 from harness.core.choices import DeviceKind
-from harness.core.config import ConfigError
+from harness.core.config import CACHE_LIMIT_BYTES, ConfigError, cache_root
 from harness.core.config_values import parse_shard
 from harness.core.environment import MachineError
 from harness.core.problem import Problem, Workload
 from harness.core.status import one_line
+from harness.referee.small_sizes import SMALL, UNDERIVED, NoSmallSizes, SmallSizes
 from harness.report import lint as report_lint
 from harness.results.writer import write_whole
 
@@ -66,8 +68,8 @@ class LintOptions:
         list[str] | None,
         option(
             "--workload",
-            "Workload (set of sizes) to check, for the problems that declare it. May be repeated.  [full on cuda; on "
-            "cpu small, or full if there is no small one and full is not too large]",
+            "Workload (set of sizes) to check, for the problems that declare it. May be repeated. Small sizes are "
+            "derived for a problem that declares none.  [full on cuda, small on cpu]",
         ),
     ] = None
     shard: Annotated[
@@ -128,12 +130,13 @@ def problems_lint(
         if path is not None:
             writable(path, name)
     kind = _kind(options.device)
-    chosen = list(_chosen(options.paths or [], options.problems))
+    chosen = list(chosen_problems(options.paths or [], options.problems))
     tasks = _share(list(_tasks(chosen, options.workload or [], kind)), options.shard)
     from harness.referee.soundness import LedgerError
 
     try:
-        reports, left = _checked(tasks, kind, out, options.budget_s, quiet=as_json)
+        with SmallSizes(ready_cache(cache_root()), CACHE_LIMIT_BYTES) as small_sizes:
+            reports, left = _checked(tasks, kind, out, options.budget_s, small_sizes, quiet=as_json)
         if markdown is not None:
             write_whole(markdown, report_lint.markdown(reports).encode("utf-8"))
     except LedgerError as error:
@@ -174,13 +177,14 @@ def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: D
     """
     wanted: Sequence[str | None] = names or [None]
     for asked in wanted:
-        if asked and not any(problem.failure or asked in problem.workloads for problem, _ in chosen):
+        if asked not in (None, SMALL) and not any(
+            problem.failure or asked in problem.workloads for problem, _ in chosen
+        ):
             known = ", ".join(dict.fromkeys(name for problem, _ in chosen for name in problem.workloads))
             raise ConfigError(f"--workload {asked!r}: no problem here declares it; they have {known}")
         for problem, named in chosen:
-            small = kind is DeviceKind.HOST and "small" in problem.workloads
-            name = asked or ("small" if small else "full")
-            workload = problem.workloads.get(name)
+            name = asked or (SMALL if kind is DeviceKind.HOST else "full")
+            workload = problem.workloads.get(name, UNDERIVED if name == SMALL else None)
             # A problem that can't be read may declare any workload: report it once.
             unreadable = problem.failure is not None and asked == wanted[0]
             if workload is not None or named or not names or unreadable:
@@ -188,7 +192,13 @@ def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: D
 
 
 def _checked(
-    tasks: Sequence[_Task], kind: DeviceKind, out: Path | None, budget: float | None, *, quiet: bool
+    tasks: Sequence[_Task],
+    kind: DeviceKind,
+    out: Path | None,
+    budget: float | None,
+    small_sizes: SmallSizes,
+    *,
+    quiet: bool,
 ) -> tuple[list[ProblemReport], int]:
     """Check tasks that `out` lacks; return all findings and the number of tasks left."""
     from harness.devices.out_of_memory import advice, held_elsewhere_bytes
@@ -212,7 +222,7 @@ def _checked(
             looking_at(task.problem.id),
             results_alone(),
         ):
-            report = _lint(task, opened)
+            report = _lint(task, opened, small_sizes)
         broken_down = _broken_down(opened)
         if first:
             gc.freeze()  # torch's modules stay: scanning them again would take 0.1 s for each problem
@@ -235,7 +245,7 @@ def _checked(
     return reports, len(tasks) - len(reports)
 
 
-def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, bool]]:
+def chosen_problems(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, bool]]:
     """Yield the chosen problems, and whether the user named the problem itself."""
     seen: set[Path] = set()
     found: list[tuple[Problem, bool]] = []
@@ -296,7 +306,7 @@ def _opened(kind: DeviceKind) -> Device:
         raise MachineError(str(error)) from error
 
 
-def _lint(task: _Task, device: Device) -> ProblemReport | None:
+def _lint(task: _Task, device: Device, small_sizes: SmallSizes) -> ProblemReport | None:
     """Return the findings on one task; None if memory ran out."""
     import torch
 
@@ -306,6 +316,11 @@ def _lint(task: _Task, device: Device) -> ProblemReport | None:
     on_host = device.kind is DeviceKind.HOST
     if task.problem.failure is not None:
         return _at_fault(task, device, task.problem.failure.reason)
+    if task.workload is not None and task.workload.derived:
+        try:
+            task = replace(task, workload=small_sizes.of(task.problem))
+        except NoSmallSizes as error:
+            return _at_fault(task, device, str(error))
     if task.workload is None:
         known = ", ".join(task.problem.workloads)
         return _at_fault(task, device, f"it declares no workload {task.name!r}; it has {known}")
@@ -316,7 +331,7 @@ def _lint(task: _Task, device: Device) -> ProblemReport | None:
             f"its workload {task.name} has {nbytes / 2**20:.0f} MiB of inputs, too much for the CPU: declare a small "
             "workload in workloads.yaml, or check the problem on a GPU",
         )
-    if on_host and task.name == "small":
+    if on_host and task.name == SMALL:
         torch.set_num_threads(1)  # for such small tensors, threads cost more than they gain
     try:
         return lint_problem(task.problem, task.workload, device)

@@ -12,10 +12,12 @@ import typer
 
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
 from harness.cli.forked_command import looking_at
-from harness.cli.output import Json, ProblemsRoot, option, print_json, put, results_alone
-from harness.core.config import ConfigError, cache_root
+from harness.cli.output import Json, ProblemsRoot, option, print_json, put, results_alone, say
+from harness.core.cache_dir import ready_cache
+from harness.core.config import CACHE_LIMIT_BYTES, ConfigError, cache_root
 from harness.core.environment import query_gpus
 from harness.core.problem import Problem, Workload
+from harness.referee.small_sizes import NoSmallSizes, SmallSizes
 from harness.report import problems as pages
 from harness.report.table import Fitting
 
@@ -93,7 +95,8 @@ def problems_show(
 ) -> None:
     """Show one problem: declarations, costs of each workload, source.
 
-    The costs are shapes, bytes, flops and speed of light.
+    The costs are shapes, bytes, flops and speed of light. If the problem declares no workload small, its derived sizes
+    are shown, with the entry for workloads.yaml.
 
     \b
     Example:
@@ -102,11 +105,19 @@ def problems_show(
     catalog = load_problems(problems or Path("problems"))
     held = catalog.resolve(problem)
     peaks = _peaks(gpu)
+    reason = None
+    with SmallSizes(ready_cache(cache_root()), CACHE_LIMIT_BYTES) as small_sizes:
+        try:
+            held = small_sizes.completed(held)
+        except NoSmallSizes as error:
+            reason = str(error)
     costed = [_cost(held, workload, peaks) for workload in held.workloads.values()]
     if as_json:
         print_json({**pages.as_json(held, costed), "source": held.source})
     else:
         put(pages.page(held, costed))
+    if reason is not None:
+        say(f"{held.id}: {reason}")
 
 
 def _peaks(wanted: str | None) -> Peaks:

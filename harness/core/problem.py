@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.core.choices import PrecisionClass
 from harness.core.status import Failure
@@ -20,13 +21,20 @@ class Workload:
 
     Attributes:
         name: `full`, `small`, or another declared name.
-        sizes: Module global -> its value; empty means the file as shipped.
+        sizes: Module global -> its value (lists may be nested); empty means the file as shipped.
         precision: Precision class that outputs must reach; None means the problem's.
+        derived: Whether the harness derives the sizes, because the problem declares no workload of this name.
     """
 
     name: str
-    sizes: Mapping[str, int | float | bool | str] = field(default_factory=dict)
+    sizes: Mapping[str, int | float | bool | str | list[Any]] = field(default_factory=dict)
     precision: PrecisionClass | None = None
+    derived: bool = False
+
+    @property
+    def title(self) -> str:
+        """Its name for readers."""
+        return f"{self.name} (derived)" if self.derived else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,9 @@ RECORD_FORMAT = 1
 RUN_FORMAT = 1
 """Version of `run.yaml` and of a run folder's layout; a reader accepts this and all smaller versions."""
 
+DERIVED_SIZES = "derived_sizes"
+"""Key in a record's evidence: the sizes of its workload `small`, if the harness derived them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
@@ -88,6 +91,15 @@ class Record:
     def identity(self) -> tuple[str, str, str, str]:
         """Problem, solution, device, workload: unique among a run's records."""
         return (self.problem, self.solution, self.device.value, self.workload)
+
+    @property
+    def workload_title(self) -> str:
+        """The workload for readers: it says whether the harness derived its sizes."""
+        return (
+            f"{self.workload} (derived)"
+            if self.workload == "small" and DERIVED_SIZES in self.evidence
+            else self.workload
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object that `json.dumps(..., allow_nan=False)` accepts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,13 @@ class Costed:
     def to_json(self) -> dict[str, Any]:
         light = None if self.light is None else {"gpu": self.gpu, **self.light.to_json()}
         costs = None if self.sketch is None else self.sketch.to_json()
-        return {"workload": self.workload.name, "costs": costs, "speed_of_light": light, "reason": self.reason}
+        return {
+            "workload": self.workload.name,
+            "derived": self.workload.derived,
+            "costs": costs,
+            "speed_of_light": light,
+            "reason": self.reason,
+        }
 
 
 def table(problems: Sequence[Problem], costed: Mapping[str, Costed]) -> Table:
@@ -86,14 +93,28 @@ def page(problem: Problem, costed: Sequence[Costed]) -> RenderableType:
         Padding(details(facts), (0, 0, 0, 2)),
     ]
     for known in costed:
-        parts.append(Text(f"\nworkload {show.line(known.workload.name)}", style="bold"))
+        parts.append(Text(f"\nworkload {show.line(known.workload.title)}", style="bold"))
         parts.append(Padding(details(_workload_facts(problem, known)), (0, 0, 0, 2)))
     return Group(*parts, Text("\nsource", style="bold"), Text(show.block(problem.source)))
+
+
+def as_yaml(problem: Problem, sizes: Mapping[str, Any]) -> str:
+    """Return the entry of `workloads.yaml` that declares a problem's workload `small`."""
+    number = problem.id.rpartition("/")[2]
+    values = ", ".join(f"{_yaml_name(name)}: {json.dumps(value)}" for name, value in sizes.items())
+    return f"  {number}:\n    workloads:\n      small: {{{values}}}"
+
+
+def _yaml_name(name: str) -> str:
+    """Quote a name that YAML would read as another value, such as `no`."""
+    return json.dumps(name) if name.lower() in ("y", "n", "yes", "no", "on", "off", "true", "false", "null") else name
 
 
 def _workload_facts(problem: Problem, known: Costed) -> dict[str, Any]:
     facts: dict[str, Any] = {"sizes": ", ".join(f"{k} = {v}" for k, v in known.workload.sizes.items())}
     facts["sizes"] = facts["sizes"] or "as in the file"
+    if known.workload.derived:
+        facts["in workloads.yaml"] = as_yaml(problem, known.workload.sizes)
     if known.workload.precision not in (None, problem.precision):
         facts["precision"] = str(known.workload.precision)
     if known.sketch is None or known.light is None:

@@ -117,7 +117,7 @@ def records_table(records: Sequence[Record]) -> Table:
             show.line(item.problem, 40),
             show.line(item.solution, 120),
             item.device.value,
-            show.line(item.workload, 40),
+            show.line(item.workload_title, 40),
             Text(f"{mark_of(item.status)} {item.status.value}", style=style_of(item.status)),
             result_of(item),
         )
@@ -163,7 +163,7 @@ def record_page(record: Record, log: str | None, author: Author | None = None) -
     if record.status is Status.passed:
         facts["speedup"] = result_of(record)
     facts |= {"problem": record.problem, "author": record.author, **said_by(author), "sample": record.sample}
-    facts |= {"device": where, "workload": record.workload, "labels": list(record.labels)}
+    facts |= {"device": where, "workload": record.workload_title, "labels": list(record.labels)}
     facts |= {"finished_at": record.finished_at, "wall_s": record.wall_s}
     facts |= {"solution_digest": record.solution_digest, "problem_digest": record.problem_digest}
     parts: list[RenderableType] = [heading, Padding(details(facts), (0, 0, 0, 2))]

@@ -17,6 +17,7 @@ from harness.core.config import RunConfig
 from harness.core.problem import Problem, Solution, Workload
 from harness.core.record import Record
 from harness.core.status import Failure, Status
+from harness.referee.small_sizes import SMALL, UNDERIVED
 from harness.results.reader import Identity
 
 T = TypeVar("T")
@@ -78,6 +79,8 @@ def plan(config: RunConfig) -> list[PlannedSolution]:
         workload = problem.workloads.get(config.workload)
         if problem.failure is not None:  # its declared workloads are unknown
             workload = Workload(name=config.workload)
+        elif workload is None and config.workload == SMALL:
+            workload = UNDERIVED
         precision = config.precision or (workload.precision if workload is not None else None)
         if precision is not None:
             problem = replace(problem, precision=precision)
@@ -86,10 +89,12 @@ def plan(config: RunConfig) -> list[PlannedSolution]:
             sizes = (
                 f"pass one of them with --workload, or add {config.workload!r} to {WORKLOADS_FILE} next to the problem"
             )
-            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {declared}: {sizes}")
-            continue
+            fault = f"{problem.id} declares no workload {config.workload!r}; it has {declared}: {sizes}"
+            faults.append(fault)
+            failure = Failure(status=Status.harness_error, reason=f"problem {fault}", evidence={"phase": "read"})
+            workload, problem = Workload(name=config.workload), replace(problem, failure=failure)
         jobs.append(PlannedSolution(solution=solution, problem=problem, workload=workload))
-    if faults:
+    if len(faults) == len(jobs):  # probably a wrong name
         raise CatalogError(sorted(set(faults)))
     ordered = sorted(jobs, key=lambda job: (job.problem.id, job.solution.label))
     return part(ordered, config.shard)

@@ -17,10 +17,11 @@ from harness.core import policy
 from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
-from harness.core.record import Record
+from harness.core.record import DERIVED_SIZES, Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, Task
 from harness.referee.contestants.kernel_census import KernelSources, conclude
+from harness.referee.small_sizes import SMALL, NoSmallSizes, SmallSizes, no_sizes
 from harness.results.reader import timestamp
 from harness.runner.executors import Built, Executor, Slot
 from harness.runner.plan import PlannedSolution
@@ -110,8 +111,30 @@ def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Ta
         readable=(),
         log_path=log_path.with_name(log_path.name + ".run"),
         timed=config.device is DeviceKind.CUDA,
-        small=job.problem.workloads.get("small"),
+        small=job.problem.workloads.get(SMALL),
     )
+
+
+def with_small_sizes(job: PlannedSolution, small_sizes: SmallSizes) -> PlannedSolution:
+    """Give the problem a workload `small`, which audits and the host device need.
+
+    Returns:
+        The job with derived sizes, if the problem declares none. If none can be derived, a job at that workload has a
+        `failure`, and another one stays as it is: its audit takes the whole problem, or is incomplete.
+
+    Raises:
+        CacheError: The cache can't be used.
+    """
+    problem, workload = job.problem, job.workload
+    if job.failure is not None or SMALL in problem.workloads:
+        return job
+    try:
+        problem = small_sizes.completed(problem)
+    except NoSmallSizes as error:
+        if workload.derived:
+            return replace(job, problem=replace(problem, failure=no_sizes(problem, error)))
+        return job
+    return replace(job, problem=problem, workload=problem.workloads[SMALL] if workload.derived else workload)
 
 
 def _built_task(job: PlannedSolution, built: Built, config: RunConfig, log_path: Path) -> Task:
@@ -196,6 +219,8 @@ def record_of(
     """Make a record of an outcome, with everything that says where it comes from."""
     # Results at two precision classes must never be ranked together, and the workload's name does not show the class.
     override = {"precision_override": config.precision.value} if config.precision is not None else {}
+    small = job.problem.workloads.get(SMALL)
+    derived = {DERIVED_SIZES: dict(small.sizes)} if small is not None and small.derived else {}
     return Record(
         problem=job.problem.id,
         author=job.solution.author,
@@ -207,7 +232,7 @@ def record_of(
         reason=one_line(outcome.reason),
         labels=outcome.labels,
         speedup=outcome.speedup,
-        evidence={**outcome.evidence, **override},
+        evidence={**outcome.evidence, **override, **derived},
         timing=outcome.timing,
         build=built.to_json() if built is not None else None,
         environment=dict(environment),

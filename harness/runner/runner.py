@@ -20,6 +20,7 @@ from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome
 from harness.referee.problem.signature import Signatures
+from harness.referee.small_sizes import SmallSizes
 from harness.runner.events import BuildFinished, Event, Noted, SolutionFinished
 from harness.runner.executors import BuildRequest, Built, Executor, ExecutorError, Slot, SlotLost
 from harness.runner.executors.problem_faults import EVIDENCE
@@ -33,6 +34,7 @@ from harness.runner.record_builder import (
     record_unbuilt,
     settle,
     where_unjudged,
+    with_small_sizes,
 )
 from harness.runner.scheduler import BuiltSolution, ForeseenSolution, Schedule, dealt
 
@@ -96,6 +98,7 @@ class Runner(Generic[T]):
         self._deliver, self._once = deliver, once
         self._slots = list(executor.slots)
         self._signatures = Signatures(config.cache_dir, config.cache_limit_bytes)
+        self._small_sizes = SmallSizes(config.cache_dir, config.cache_limit_bytes)
         builders = max(1, executor.builders)
         self._schedule: Schedule[PendingSolution, Built] = Schedule(
             (), ahead=AHEAD + builders, more=True, slots=len(self._slots)
@@ -170,6 +173,7 @@ class Runner(Generic[T]):
         Evaluations under way go on, but nothing is delivered.
         """
         self._signatures.close()
+        self._small_sizes.close()
         self._fail_all(ExecutorError("the harness was closed before this solution was evaluated"), cancel=True)
 
     def end(self) -> None:
@@ -208,6 +212,9 @@ class Runner(Generic[T]):
         """Build a solution; return None if its record is made already."""
         job = work.job
         unbuilt = record_unbuilt(self._executor, job, self._config, self._where())
+        if unbuilt is None:
+            job = work.job = with_small_sizes(job, self._small_sizes)
+            unbuilt = record_unbuilt(self._executor, job, self._config, self._where())
         if unbuilt is not None:
             self._finish(work, unbuilt)
             return None
@@ -270,8 +277,15 @@ class Runner(Generic[T]):
             ready = self._schedule.take(slot.name, within_s=POLL_S if taken else None)
             if isinstance(ready, ForeseenSolution):
                 with suppress(Exception):  # an error here comes again when the solution itself is evaluated
-                    tasks = [foreseen_task(work.job, self._config, work.log_path) for work in ready.jobs]
-                    self._executor.prepare(slot, tasks)
+                    for work in ready.jobs:
+                        work.job = with_small_sizes(work.job, self._small_sizes)
+                    tasks = [
+                        foreseen_task(work.job, self._config, work.log_path)
+                        for work in ready.jobs
+                        if work.job.failure is None
+                    ]
+                    if tasks:
+                        self._executor.prepare(slot, tasks)
                 continue
             if ready is None and not taken:
                 return

@@ -165,13 +165,13 @@ def host() -> Iterator[Harness]:
 
 
 def test_no_process_that_has_executed_a_submission_has_imported_the_judge(host: Harness) -> None:
-    result = host.evaluate(PROBLEM, WITNESS)
+    result = host.evaluate(PROBLEM, WITNESS, workload="full")
     assert (result.status, result.record.build is not None) == (Status.passed, True), result.record.reason
 
 
 def test_a_witness_that_sees_a_judge_is_heard(host: Harness) -> None:
     """So that the test above can fail: what it looks for is a module that is there."""
-    result = host.evaluate(PROBLEM, WITNESS.replace('"harness.referee", ', '"harness.untrusted", '))
+    result = host.evaluate(PROBLEM, WITNESS.replace('"harness.referee", ', '"harness.untrusted", '), workload="full")
     assert result.status is Status.import_error
     assert "trusted modules ['harness.untrusted" in result.record.reason
 

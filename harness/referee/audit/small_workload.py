@@ -188,7 +188,8 @@ def unaudited(task: Task, outcome: Outcome, set_bytes: int) -> Outcome:
         return outcome
     if task.small is None and whole_as_small(task, set_bytes) is None:
         why = (
-            f"the problem declares no small workload, and {set_bytes / 2**20:.0f} MiB a set are too much for the tools"
+            "the problem declares no small workload and none can be derived (harness problems derive says why), and "
+            f"{set_bytes / 2**20:.0f} MiB a set are too much for the tools"
         )
     else:
         why = "the small workload could not be prepared: too little memory, or a fault (run harness problems lint)"

@@ -6,14 +6,11 @@ many gigabytes takes milliseconds and no GPU. Code that depends on values (`.ite
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from harness.catalog.sizes import evaluate
@@ -21,6 +18,7 @@ from harness.core.json_value import JsonObject
 from harness.core.problem import Problem, Workload
 from harness.devices.gpu_specs import Peaks
 from harness.protocol.tensor_tree import flatten
+from harness.referee.problem.dataless import fake_tensors
 from harness.referee.problem.flops import count_flops, least_traffic
 from harness.referee.problem.loader import ProblemError, describe, load_reference, state_of
 from harness.referee.problem.roofline import SpeedOfLight, speed_of_light
@@ -84,7 +82,7 @@ def sketch(problem: Problem, workload: Workload) -> ProblemShapes:
     Raises:
         ProblemError: The code can't run without data; the message has the cause.
     """
-    with _quiet(), FakeTensorMode(), torch.no_grad():
+    with fake_tensors():
         reference = load_reference(problem, workload)
         inputs = _told("get_inputs", reference.get_inputs)
         if not isinstance(inputs, list | tuple):
@@ -106,17 +104,6 @@ def sketch(problem: Problem, workload: Workload) -> ProblemShapes:
         flops=counted.total if flops is None else int(evaluate(flops, reference.sizes)),
         declared=tuple(name for name, text in (("flops", flops), ("bytes", bytes_)) if text is not None),
     )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence torch's log of what fake tensors can't do: the error has it."""
-    log = logging.getLogger(FakeTensorMode.__module__)
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
 
 
 def _plain(tree: Any) -> Any:

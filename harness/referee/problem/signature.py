@@ -8,29 +8,18 @@ the runner's threads for seconds, while builds start (`test_the_runner_imports_n
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from harness.core.environment import torch_build
-from harness.core.json_value import from_json, to_json
 from harness.core.problem import Problem, Workload, digest_text
-from harness.core.subprocesses import end_with, python, search_path
-from harness.protocol.channel import Channel, ChannelClosed, WireError, pair
+from harness.referee.problem.problem_process import ProblemProcess, WireError, serve
 from harness.toolchain import BuildCache
 
 FORMAT = 1
 """Version of the cached data; part of its key."""
-
-START_LIMIT_S = 180.0
-"""Seconds for torch's import, which can take a minute on a cold disk."""
 
 _ARGUMENTS, _CONSTRUCTS = "arguments", "constructs"
 """Questions to the process: shapes of the arguments; whether `Model` can be constructed."""
@@ -53,8 +42,7 @@ class Signatures:
         self._constructs: dict[str, bool] = {}
         self._looking = threading.Lock()
         self._finding = threading.Lock()
-        self._finder: _SignatureProcess | None = None
-        self._closed = threading.Event()
+        self._process = ProblemProcess("harness.referee.problem.signature")
 
     def of(self, problem: Problem, *, on_miss: Callable[[], None] = lambda: None) -> Mapping[str, Any] | None:
         """Return the shapes of the constructor's arguments and of one call's inputs.
@@ -103,9 +91,7 @@ class Signatures:
 
     def close(self) -> None:
         """End the process, even if it is working. Idempotent."""
-        self._closed.set()
-        if (finder := self._finder) is not None:
-            finder.close()
+        self._process.close()
 
     def __enter__(self) -> Signatures:
         return self
@@ -119,63 +105,10 @@ class Signatures:
 
     def _ask(self, problem: Problem, question: str) -> object:
         """Return the answer, or None. The referee reports what is wrong with a problem."""
-        if self._closed.is_set():
-            return None
         try:
-            finder = self._finder = self._finder or _SignatureProcess()
-            if self._closed.is_set():  # closed meanwhile, before this process was known
-                finder.close()
-            return finder.ask(problem, question)
-        except (WireError, OSError, ValueError):  # can't start, died or hangs: the next problem gets a new process
-            if self._finder is not None:
-                self._finder.close()
-            self._finder = None
+            return self._process.ask(problem, question, LIMIT_S)
+        except (WireError, OSError, ValueError):  # can't start, died or hangs
             return None
-
-
-class _SignatureProcess:
-    """The process. Raises `OSError` if it can't be started."""
-
-    def __init__(self) -> None:
-        ours, theirs = pair()
-        self._channel = Channel(ours)
-        self._ready = False
-        try:
-            with theirs:
-                self._process = subprocess.Popen(
-                    python("-m", "harness.referee.problem.signature", str(theirs.fileno())),
-                    pass_fds=(theirs.fileno(),),
-                    env={**os.environ, **search_path(os.environ)},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-        except OSError:
-            self._channel.close()
-            raise
-
-    def ask(self, problem: Problem, question: str) -> object:
-        """Return the answer; raise `WireError` if there is none."""
-        if not self._ready:
-            self._channel.receive(START_LIMIT_S)
-            self._ready = True
-        workload = _workload(problem)
-        request = {
-            "question": question,
-            "problem": to_json(problem),
-            "workload": workload.name,
-            "sizes": dict(workload.sizes),
-        }
-        self._channel.send(request, timeout_s=LIMIT_S)
-        return self._channel.receive(LIMIT_S).message["answer"]
-
-    def close(self) -> None:
-        if self._process.returncode is None:  # its group includes processes that problems started
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._channel.close()
 
 
 def _remembered(problem: Problem, cache: BuildCache) -> Mapping[str, Any] | None:
@@ -193,7 +126,7 @@ def _key(problem: Problem) -> str:
     return digest_text("signature", f"{FORMAT} torch {torch_build()[0]}", problem.digest, sizes)
 
 
-def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
+def _described(problem: Problem) -> dict[str, Any] | None:
     """Return the shapes of the problem's arguments, or None if its code fails.
 
     Inputs of a small workload are drawn with data: for its first tensors without data torch loads most of its compiler,
@@ -204,6 +137,7 @@ def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
     from harness.referee.problem.loader import load_reference
     from harness.toolchain.arguments import describe
 
+    workload = _workload(problem)
     try:
         reference = load_reference(problem, workload)
         with torch.device("cpu" if workload.name == "small" else "meta"):
@@ -213,7 +147,7 @@ def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
         return None
 
 
-def _constructs(problem: Problem, workload: Workload) -> bool:
+def _constructs(problem: Problem) -> bool:
     """Try the constructor; at full size without memory, since the referee decides.
 
     Some constructors fail only without memory.
@@ -222,6 +156,7 @@ def _constructs(problem: Problem, workload: Workload) -> bool:
 
     from harness.referee.problem.loader import load_reference
 
+    workload = _workload(problem)
     try:
         reference = load_reference(problem, workload)
         with torch.device("cpu" if workload.name == "small" else "meta"):
@@ -231,20 +166,7 @@ def _constructs(problem: Problem, workload: Workload) -> bool:
     return True
 
 
-def _serve(channel: Channel) -> None:
-    """Send one message when ready, then one answer per request."""
-    import harness.referee.problem.loader  # noqa: F401  # with torch
-
-    with suppress(ChannelClosed):
-        channel.send({"ready": True})
-        while True:
-            asked = channel.receive().message
-            workload = Workload(name=asked["workload"], sizes=asked["sizes"])
-            answers = {_ARGUMENTS: _described, _CONSTRUCTS: _constructs}
-            channel.send({"answer": answers[asked["question"]](from_json(asked["problem"], Problem), workload)})
-
-
 if __name__ == "__main__":
-    _owner = socket.socket(fileno=int(sys.argv[1]))
-    end_with(_owner, lambda: os.killpg(0, signal.SIGKILL))  # a problem may hang; this process leads its own group
-    _serve(Channel(_owner))
+    import harness.referee.problem.loader  # noqa: F401  # with torch, before the first question
+
+    serve({_ARGUMENTS: _described, _CONSTRUCTS: _constructs})

@@ -77,7 +77,7 @@ def test_a_right_solution_gives_speedup_reward_and_feedback(h: Harness) -> None:
     result = h.evaluate("level1/19", RIGHT, author="ann", sample=3)
     assert (result.status, result.passed, h.device) == (Status.passed, True, DeviceKind.HOST)
     assert result.speedup is not None
-    assert (result.record.author, result.record.sample, result.record.workload) == ("ann", 3, "full")
+    assert (result.record.author, result.record.sample, result.record.workload_title) == ("ann", 3, "small (derived)")
     assert result.record.solution.startswith("ann/level1/19_")
     worth = reward(result)
     assert worth is not None

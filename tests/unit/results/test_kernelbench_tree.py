@@ -188,9 +188,18 @@ def test_eval_and_back_to_their_files(tree: Path, run_dir: Path, tmp_path: Path)
     assert list(baseline["level1"]) == ["1_Square_matrix_multiplication_.py"]
 
 
-def test_sizes_that_are_not_declared_are_said_with_what_to_do(
+def test_sizes_that_are_not_declared_are_derived(tree: Path, run_dir: Path, tmp_path: Path) -> None:
+    call = ["eval", str(run_dir), "--problems", str(tree), "--device", "host", "--out", str(tmp_path / "results")]
+    main([*call, "--run-id", "r"])
+    records = {item.problem: item for item in RunStore.open(tmp_path / "results" / "r").records()}
+    assert {item.workload for item in records.values()} == {"small"}
+    assert "derived_sizes" in records["level1/1"].evidence
+    assert records["level1/1"].workload_title == "small (derived)"
+
+
+def test_sizes_that_no_problem_declares_are_said_with_what_to_do(
     tree: Path, run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = ["eval", str(run_dir), "--problems", str(tree), "--device", "host", "--out", str(tmp_path / "results")]
-    assert main(call) == 2
-    assert "declares no workload 'small'; it has full: pass one of them with --workload" in capsys.readouterr().err
+    assert main([*call, "--workload", "odd"]) == 2
+    assert "declares no workload 'odd'; it has full: pass one of them with --workload" in capsys.readouterr().err

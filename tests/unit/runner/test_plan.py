@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,28 @@ def test_a_shard_that_can_not_be_is_said(wrong: object) -> None:
     machine = Machine(device=DeviceKind.HOST, cpu_count=1, memory_bytes=2**33)
     with pytest.raises(ConfigError, match=r"`shard` must be i/n"):
         resolve(machine=machine, run_id="r", options={"paths": ["x"], "shard": wrong})
+
+
+def test_one_problem_without_the_workload_does_not_stop_the_others(tmp_path: Path) -> None:
+    level = tmp_path / "problems" / "level1"
+    level.mkdir(parents=True)
+    for number in (1, 2):
+        (level / f"{number}_x.py").write_text("N = 64\n")
+        solution = tmp_path / "solutions" / "ann" / "level1" / f"{number}_naive.py"
+        solution.parent.mkdir(parents=True, exist_ok=True)
+        solution.write_text("class ModelNew: pass\n")
+    (level / "workloads.yaml").write_text("format: 1\nproblems:\n  1: {workloads: {odd: {N: 7}}}\n")
+    config = resolve(
+        machine=Machine(device=DeviceKind.HOST, cpu_count=1, memory_bytes=2**33),
+        run_id="r",
+        options={"paths": [tmp_path / "solutions"], "problems": tmp_path / "problems", "workload": "odd"},
+    )
+    with_odd, without = plan(config)
+    assert with_odd.failure is None
+    assert without.failure is not None
+    assert "level1/2 declares no workload 'odd'; it has full" in without.failure.reason
+    small = plan(replace(config, workload="small"))
+    assert [(job.workload.derived, job.failure) for job in small] == [(True, None)] * 2
 
 
 @pytest.mark.parametrize(

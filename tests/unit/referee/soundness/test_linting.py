@@ -313,7 +313,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     assert "✗ level1/2" in shown.out
     assert "zeros: equals the reference's output" in shown.out
-    assert "declare a small workload" in shown.out
+    assert "declare a workload small" in shown.out
     assert "2 of 3 checked" in shown.err
 
 
@@ -395,8 +395,8 @@ def test_a_lint_cut_short_goes_on_with_what_is_left(
     assert "2 of 3 checked problems break a rule" in shown.err
     assert len(out.read_text().splitlines()) == 3
     text = table.read_text()
-    assert "3 problems (3 at full) on cpu" in text
-    assert "| level1/2 | full | ✗ |" in text
+    assert "3 problems (3 at small) on cpu" in text
+    assert "| level1/2 | small | ✗ |" in text
     # A line that its writer never finished is done again; another problem text too.
     whole = out.read_text()
     out.write_text(whole[:-20])
