@@ -51,14 +51,16 @@ class Region(NamedTuple):
         offset: Offset in bytes.
         shape: Shape.
         dtype: torch's name of the dtype without the prefix (`float32`).
+        strides: Strides in elements; None if the tensor is contiguous.
     """
 
     offset: Integer
     shape: Integers
     dtype: Text
+    strides: Integers | None = None
 
     def to_json(self) -> list[Any]:
-        return [self.offset, list(self.shape), self.dtype]
+        return [self.offset, list(self.shape), self.dtype, None if self.strides is None else list(self.strides)]
 
     @classmethod
     def from_json(cls, value: object) -> Region:
@@ -329,6 +331,7 @@ class CallClaim(Message):
         tree: Description of the output's structure.
         leaves: Claims about the output tensors.
         state_missing: Names of the reference's state that the model does not have.
+        reshaped: Number and shape of each input whose shape the call changed.
     """
 
     device_s: Seconds
@@ -336,6 +339,7 @@ class CallClaim(Message):
     tree: Object
     leaves: Annotated[tuple[OutputFields, ...], Meta(max_length=MAX_ITEMS)]
     state_missing: Texts
+    reshaped: Annotated[tuple[tuple[Count, Integers], ...], Meta(max_length=MAX_ITEMS)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,11 +179,28 @@ class Verifier:
                 self.labels.append("coerced_device")
             if not leaf.contiguous and OTHER_LAYOUT not in self.labels:
                 self.labels.append(OTHER_LAYOUT)
+        if failure := self._reshaped(dict(claim.reshaped)):
+            return failure
         if claim.state_missing:
             return Failure(
                 status=Status.wrong_state,
                 reason=f"ModelNew has no state {claim.state_missing[0][:200]!r}, which the reference updates",
             )
+        return None
+
+    def _reshaped(self, shapes: Mapping[int, tuple[int, ...]]) -> Failure | None:
+        """Return the failure of a call that leaves inputs in other shapes than the reference does."""
+        expected, paths = self.workspace.traits.reshaped, self.workspace.tree.paths("inputs")
+        drawn = {number: slot.shape for number, slot in enumerate(self.workspace.sets[0].inputs)}
+        for number, path in enumerate(paths):
+            right, got = ({**drawn, **changed}[number] for changed in (expected, shapes))
+            if right == got:
+                continue
+            if number in expected:
+                said = f"the reference changes the shape of {path} to {list(right)}; the call leaves it as {list(got)}"
+                return Failure(status=Status.wrong_state, reason=said)
+            said = f"the call changed the shape of its input {path} to {list(got)}; the reference keeps {list(right)}"
+            return Failure(status=Status.mutated_input, reason=said)
         return None
 
 

@@ -20,6 +20,7 @@ from harness.core.status import one_line
 from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.device import Arena, CallTime, Device
 from harness.devices.empty_kernel import empty_calls
+from harness.devices.layout import copied
 from harness.devices.stream_gate import StreamGate
 from harness.protocol.channel import Channel, ChannelClosed
 from harness.protocol.fields import MAX_TEXT
@@ -43,7 +44,7 @@ from harness.protocol.tensor_tree import TreeSpec, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, writers
 from harness.untrusted.contestant.device import OpenedDevice, open_ahead, open_now
 from harness.untrusted.contestant.model_state import HeldState
-from harness.untrusted.contestant.outputs import OutputSnapshot
+from harness.untrusted.contestant.outputs import OutputSnapshot, reshaped
 
 MODULE_NAME = "solution"
 
@@ -166,7 +167,7 @@ class Contestant:
 
     def _tensor(self, slot: Region) -> torch.Tensor:
         assert self._arena is not None
-        tensor = self._arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
+        tensor = self._arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype), slot.strides)
         if self._shim is not None:
             return self._shim.mark_cuda(tensor)  # type: ignore[no-any-return]
         return tensor
@@ -242,7 +243,9 @@ class Contestant:
     def _step(self, call: Call, tree: TreeSpec, burst: Burst) -> QueuedStep:
         snapshot = OutputSnapshot([self._tensor(slot) for slot in call.outputs], self._shim)
         state_slots = [self._tensor(slot) for slot in call.state]
-        arguments = unflatten(tree, [self._tensor(slot) for slot in call.inputs])
+        inputs = [self._tensor(slot) for slot in call.inputs]
+        arguments = unflatten(tree, inputs)
+        snapshot.inputs = list(zip(inputs, call.inputs, strict=True))
         self._snapshots.append(snapshot)
 
         def before() -> None:
@@ -286,6 +289,7 @@ class Contestant:
                     tree=snapshot.tree.to_json(),
                     leaves=snapshot.leaves,
                     state_missing=tuple(snapshot.missing),
+                    reshaped=reshaped(snapshot.inputs),
                 )
                 for snapshot in self._snapshots
             ),
@@ -332,7 +336,9 @@ class Contestant:
         outputs = [self._tensor(slot) for slot in call.outputs]
         state_slots = [self._tensor(slot) for slot in call.state]
         inputs = [self._tensor(slot) for slot in call.inputs]
-        arguments = unflatten(tree, [leaf.clone() for leaf in inputs] if self._own_allocations else inputs)
+        if self._own_allocations:
+            inputs = [copied(leaf) for leaf in inputs]
+        arguments = unflatten(tree, inputs)
         if burst.restore_state:
             self._state.put_back(burst.state_names)
         if call.seed is not None:
@@ -356,6 +362,7 @@ class Contestant:
             tree=snapshot.tree.to_json(),
             leaves=snapshot.leaves,
             state_missing=tuple(missing),
+            reshaped=reshaped(list(zip(inputs, call.inputs, strict=True))),
         )
 
     def _late_words(self, calls: Sequence[Call]) -> list[Callable[[], None] | None]:
