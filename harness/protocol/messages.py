@@ -143,7 +143,9 @@ class TimeEmpty(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Message):
-    """Import the solution, construct `ModelNew`, copy the reference's state.
+    """Import the solution, construct `ModelNew`, match the reference's state.
+
+    The model stays as its constructor left it, until `TakeState`.
 
     Attributes:
         source: The solution's source.
@@ -153,6 +155,7 @@ class Load(Message):
         init_slots: Places of the arguments' tensors.
         state: Name of the reference's state -> place of its value.
         seed: Seed of the random generators.
+        drawn: Names in `state` that are plain attributes, neither parameters nor buffers.
     """
 
     TYPE: ClassVar[str] = "load"
@@ -163,6 +166,17 @@ class Load(Message):
     init_slots: tuple[Region, ...]
     state: Mapping[str, Region]
     seed: int
+    drawn: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeState(Message):
+    """Copy the reference's values to the state that matches it but differs; reply `Loaded`.
+
+    The values are in the places that `Load` named.
+    """
+
+    TYPE: ClassVar[str] = "take_state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +300,7 @@ class Locate(Message):
     sites: tuple[tuple[str, int], ...]
 
 
-Request = Open | Attach | TimeEmpty | Load | Burst | Prepare | Go | Collect | Release | TakeCensus
+Request = Open | Attach | TimeEmpty | Load | TakeState | Burst | Prepare | Go | Collect | Release | TakeCensus
 
 
 class OutputFields(NamedTuple):
@@ -344,18 +358,20 @@ class CallClaim(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded(Message):
-    """`ModelNew` is constructed.
+    """`ModelNew` is constructed, or took over the reference's values.
 
     Attributes:
-        unmatched: Names of the reference's state without an equal place in the solution.
+        unmatched: Names of the reference's state without a place in the solution.
         copied: Names of the state that took over the reference's values.
         notes: Remarks for the record.
+        differing: Names of the state that has a place with other values.
     """
 
     TYPE: ClassVar[str] = "loaded"
     unmatched: Texts
     copied: Texts
     notes: Texts
+    differing: Texts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -257,7 +257,7 @@ def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -
     if unmatched and failure.status in (Status.wrong_value, Status.low_precision):
         return Failure(
             status=Status.wrong_state,
-            reason=f"ModelNew has no parameter or buffer that matches the reference's {unmatched[0]!r}: "
+            reason=f"ModelNew has no parameter, buffer or tensor that matches the reference's {unmatched[0]!r}: "
             f"{failure.reason}"[:450],
             evidence=failure.evidence,
         )

@@ -20,7 +20,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import one_line
 from harness.devices.device import Device
 from harness.devices.layout import copied, with_strides_of
-from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, times_written, unmoved
+from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.rounding import Rounding, rounded
@@ -105,6 +105,8 @@ class Reference:
         self._seed = seed
         self.model = reference.model(seed, device.torch_device)
         self.initial_state = {name: value.clone() for name, value in state_of(self.model).items()}
+        self.drawn = self._drawn()
+        """Random tensors that the constructor keeps as plain attributes (hidden states), by name."""
         self._double: torch.nn.Module | None = None
         self._double_device = device.torch_device
         self._double_state: dict[str, torch.Tensor] = {}
@@ -126,6 +128,19 @@ class Reference:
     def float32_because(self) -> str | None:
         """Why the truth is the float32 reference; None if it is float64."""
         return self._float32_because
+
+    def _drawn(self) -> dict[str, torch.Tensor]:
+        """Return copies of the plain tensors whose values depend on the seed."""
+        plain = plain_tensors(self.model)
+        if not plain:
+            return {}
+        # Tables and masks are the same under every seed: a solution need not keep them.
+        others = plain_tensors(self._reference.model(self._seed ^ 1, None))
+        return {
+            name: value.detach().clone()
+            for name, value in plain.items()
+            if name in others and not same_bits(value.cpu(), others[name].cpu())
+        }
 
     @property
     def state_bytes(self) -> int:

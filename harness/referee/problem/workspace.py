@@ -158,7 +158,7 @@ class Workspace:
         counts = {
             "get_inputs": len(leaves),
             "forward": len(self.traits.shapes),
-            "state": len(self.oracle.initial_state),
+            "state": len(self.oracle.initial_state) + len(self.oracle.drawn),
         }
         if (most := max(counts, key=lambda what: counts[what])) and counts[most] > MAX_ITEMS:
             raise ProblemError(f"{most} has {counts[most]} tensors; at most {MAX_ITEMS} are supported")
@@ -252,7 +252,8 @@ class Workspace:
             return slot
 
         self.init_slots = tuple(place(tuple(leaf.shape), leaf.dtype) for leaf in self.init_leaves)
-        self.state_slots = {name: place(tuple(value.shape), value.dtype) for name, value in state.items()}
+        given = {**state, **self.oracle.drawn}
+        self.state_slots = {name: place(tuple(value.shape), value.dtype) for name, value in given.items()}
         fixed_bytes = offset
         output_metas = list(zip(self.traits.shapes, self.traits.dtypes, strict=True))
         state_metas = [(tuple(state[name].shape), state[name].dtype) for name in self.traits.updates_state]
@@ -314,8 +315,9 @@ class Workspace:
         """Write constructor arguments and state, and clear what a contestant left."""
         for slot, leaf in zip(self.init_slots, self.init_leaves, strict=True):
             self.tensor(slot).copy_(leaf)
+        given = {**self.oracle.initial_state, **self.oracle.drawn}
         for name, slot in self.state_slots.items():
-            self.tensor(slot).copy_(self.oracle.initial_state[name])
+            self.tensor(slot).copy_(given[name])
         slots = [slot for held in self.sets for slot in (*held.inputs, *held.outputs, *held.state)]
         self._region(slots).zero_()
 

@@ -108,6 +108,8 @@ class Contestant:
                 return self._time_empty().to_json()
             case "load":
                 return self._load(message).to_json()
+            case "take_state":
+                return self._take_state().to_json()
             case "burst":
                 return self._burst(Burst.from_json(message)).to_json()
             case "take_census":
@@ -198,11 +200,20 @@ class Contestant:
             self._model = model
             self._state = HeldState(model)
             state = {name: self._tensor(Region.from_json(slot)) for name, slot in message["state"].items()}
-            copied, unmatched = self._state.take_over(state)
+            differing, unmatched = self._state.match(state, message["drawn"])
             self._device.synchronize()
         except BaseException as error:
             raise _Broke(Stage.CONSTRUCT) from error
-        return Loaded(copied=tuple(copied), unmatched=tuple(unmatched), notes=tuple(self._notes))
+        return Loaded(copied=(), unmatched=tuple(unmatched), notes=tuple(self._notes), differing=tuple(differing))
+
+    def _take_state(self) -> Loaded:
+        assert self._device is not None
+        try:
+            copied = self._state.take_over()
+            self._device.synchronize()
+        except BaseException as error:
+            raise _Broke(Stage.CONSTRUCT) from error
+        return Loaded(copied=tuple(copied), unmatched=(), notes=())
 
     def _burst(self, burst: Burst) -> BurstDone:
         assert self._device is not None
