@@ -156,6 +156,7 @@ class Load(Message):
         state: Name of the reference's state -> place of its value.
         seed: Seed of the random generators.
         drawn: Names in `state` that are plain attributes, neither parameters nor buffers.
+        dtype: torch's name of the type for the model's floating-point state; None leaves it.
     """
 
     TYPE: ClassVar[str] = "load"
@@ -167,6 +168,7 @@ class Load(Message):
     state: Mapping[str, Region]
     seed: int
     drawn: tuple[str, ...] = ()
+    dtype: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.core.choices import DeviceKind
@@ -18,7 +19,7 @@ from harness.referee.contestants.process import ContestantFailed
 from harness.referee.context import EvidenceLog, RefereeContext
 from harness.referee.correctness.perturbed_input import PerturbedInput
 from harness.referee.correctness.second_schedule import REPEATED_CALLS, SecondSchedule, uses_atomics
-from harness.referee.correctness.verifier import CallVerdict, Verifier, overall, summarise
+from harness.referee.correctness.verifier import CallVerdict, Verifier, kernelbench_rules, overall, summarise
 from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.stress_variants import OWN, checked_variants
 
@@ -63,7 +64,9 @@ class CorrectnessStage:
         repeats = client.config.device is DeviceKind.HOST and client.config.checked and not client.task.timed
         unset = [report for report in done.reports if is_of_unset_shared(report)] if repeats else []
         certain = [report for report in done.reports if report not in unset]
-        failure = failure_of_reports(certain) or overall(findings, unmatched=client.unmatched)
+        failure = failure_of_reports(certain) or _by_rules(
+            overall(findings, unmatched=client.unmatched), findings, strict=client.task.problem.compare_state
+        )
         if failure is not None and unset:
             failure = failure_of_reports(done.reports)  # the unset shared memory may be the cause
         if failure is None and repeats:
@@ -165,13 +168,25 @@ class CorrectnessStage:
             if any(finding.failure is not None and finding.judgement is None for finding in findings):
                 break
             if any(finding.failure for finding in findings) and len(findings) > 1:
-                break
+                if not kernelbench_rules(findings) and any(finding.variant == OWN for finding in findings):
+                    break
+                # Are the problem's own inputs answered right?
+                pending = [(variant, part) for variant, part in pending if variant == OWN]
             size = len(workspace.sets) - self._first_set
         self._log.labels += [label for label in verifier.labels if label not in self._log.labels]
         return findings, done
 
 
 _OF_VALUES = (Status.wrong_value, Status.wrong_state, Status.non_finite, Status.low_precision)
+
+
+def _by_rules(failure: Failure | None, findings: Sequence[CallVerdict], *, strict: bool) -> Failure | None:
+    """Add to a strict failure whether KernelBench's rules would accept the answers."""
+    if failure is None or not strict or failure.status not in _OF_VALUES:
+        return failure
+    would_pass = kernelbench_rules(findings)
+    reason = failure.reason + ("; correct under --rules kernelbench" if would_pass else "")
+    return replace(failure, reason=reason, evidence={**failure.evidence, "kernelbench_rules_would_pass": would_pass})
 
 
 def _state_may_explain(findings: Sequence[CallVerdict], done: BurstDone) -> bool:

@@ -112,7 +112,7 @@ def _wrong(subject: CompiledReference) -> str | None:
     workspace = subject.workspace
     if workspace.traits.draws_random:
         return None  # another stream of random numbers: the outputs can't be compared
-    variants = workspace.problem.rules.variants if workspace.call_bytes < LARGE_SET_BYTES else ()
+    variants = workspace.problem.rules.stress if workspace.call_bytes < LARGE_SET_BYTES else ()
     for index, variant in enumerate(("own", *variants)):
         place = index % len(workspace.sets)
         workspace.draw(place, variant)

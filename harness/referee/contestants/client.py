@@ -78,6 +78,7 @@ def load_request(task: Task, workspace: Workspace) -> Load:
         state=workspace.state_slots,
         seed=workspace.model_seed,
         drawn=tuple(workspace.oracle.drawn),
+        dtype=workspace.problem.dtype,
     )
 
 

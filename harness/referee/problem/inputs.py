@@ -60,7 +60,7 @@ def draw(reference: ReferenceModule, *, seed: int, variant: str = OWN, device: t
     """
     check_variant(variant)
     values, drawn_on = _own(reference, seed, device, ())
-    drawn, spec = _flatten(values)
+    drawn, spec = _flatten(values, reference.dtype)
     labels = _layout_labels(drawn, spec)
     leaves: list[torch.Tensor] = []
     for leaf in drawn:
@@ -94,7 +94,7 @@ def draw_into(
     check_variant(variant)
     places, _ = flatten(list(targets))
     values, drawn_on = _own(reference, seed, device, places)
-    leaves, spec = _flatten(values)
+    leaves, spec = _flatten(values, reference.dtype)
     if len(leaves) != len(places):
         raise ProblemError(
             f"get_inputs returned {len(leaves)} tensors, but {len(places)} before; return the same number"
@@ -150,8 +150,8 @@ def _own(
         raise ProblemError(f"get_inputs failed: {describe(error)}") from error
 
 
-def _flatten(values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
-    """Return the inputs' tensors, checked to be storable in shared memory."""
+def _flatten(values: Any, dtype: torch.dtype | None) -> tuple[list[torch.Tensor], TreeSpec]:
+    """Return the inputs' tensors, of type `dtype` if given, checked to be storable in shared memory."""
     if not isinstance(values, list | tuple):
         raise ProblemError(f"get_inputs returns a {type(values).__name__}, not a list")
     try:
@@ -166,6 +166,8 @@ def _flatten(values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
     for path, leaf in zip(spec.paths("inputs"), leaves, strict=True):
         if leaf.layout is not torch.strided or leaf.is_quantized:
             raise ProblemError(f"{path} is not a dense tensor ({leaf.layout}); return plain tensors")
+    if dtype is not None:
+        leaves = [copied(leaf, dtype=dtype) if leaf.is_floating_point() else leaf for leaf in leaves]
     return leaves, spec
 
 

@@ -56,6 +56,8 @@ class ReferenceModule:
         self._progress_marker = progress_marker
         self.sizes = sizes
         """Values of the file's constants at this workload, for declared costs and for display."""
+        self.dtype: torch.dtype | None = None if problem.dtype is None else getattr(torch, problem.dtype)
+        """Type of floating-point inputs, parameters and buffers; None leaves them as they are created."""
         self.moves = moves
         """On a machine without a GPU: keeps what the file puts on "cuda" on the CPU. None if the file names no GPU."""
         self._module = module
@@ -112,6 +114,7 @@ class ReferenceModule:
         Raises:
             ProblemError: The constructor fails, or the model can't be moved.
         """
+        dtype = dtype or self.dtype
         arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
         seed_generators(seed)
         with self._blame("Model(*get_init_inputs()) failed"), cuda_missed(), self.at(Phase.CONSTRUCTOR):

@@ -79,7 +79,7 @@ def checked_variants(problem: Problem, own_draws: int) -> list[tuple[str, int]]:
     Returns:
         Pairs (variant, part): the problem's own inputs first, then each stress variant twice.
     """
-    stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
+    stress = [(variant, part) for variant in problem.rules.stress for part in range(STRESS_DRAWS)]
     return [(OWN, part) for part in range(own_draws)] + stress
 
 

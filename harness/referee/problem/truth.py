@@ -41,6 +41,8 @@ class Traits:
         dtypes: Types of the output tensors.
         strides: In elements, by output number: outputs that are not contiguous, or lazily negated or conjugated.
         reshaped: By input number: shapes after the call of inputs whose shape it changed.
+        counters: Values after the call of the batch counters among `updates_state` that nothing reads: those of batch
+            norms with a fixed momentum.
         destinations: Numbers of the inputs that hold the results, if it returns nothing.
     """
 
@@ -53,6 +55,7 @@ class Traits:
     strides: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     reshaped: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     destinations: tuple[int, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
 
     def result_names(self) -> list[str]:
         """Return the names of `Answer.results`."""
@@ -217,6 +220,7 @@ class Reference:
                 for number, leaf in enumerate(outputs)
                 if not leaf.is_contiguous() or leaf.is_neg() or leaf.is_conj()
             },
+            counters=self._counters(state),
             destinations=tuple(n for n, pair in enumerate(zip(before, after, strict=True)) if not same_bits(*pair))
             if not outputs
             else (),
@@ -236,6 +240,15 @@ class Reference:
             self._float32_because = "the reference draws random numbers in its forward"
         self.restore_state()
         return self._traits
+
+    def _counters(self, state: Mapping[str, torch.Tensor]) -> dict[str, int]:
+        found = {}
+        for name, value in state.items():
+            module, _, last = name.rpartition(".")
+            if last == "num_batches_tracked" and not torch.equal(value, self.initial_state[name]):
+                if getattr(self.model.get_submodule(module), "momentum", None) is not None:
+                    found[name] = int(value)
+        return found
 
     def _expect_on_gpu(self, arguments: Sequence[object]) -> None:
         """Raise `ProblemError` if the reference works on the CPU but would fail on a GPU."""

@@ -103,7 +103,8 @@ def key_of(problem: Problem, workload: Workload) -> Hashable:
 
     It has the sizes, too: callers of the Python API may give several of them one name.
     """
-    return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
+    rules = problem.rules, problem.compare_state
+    return problem.digest, problem.precision, rules, workload.name, str(sorted(workload.sizes.items()))
 
 
 class Workspace:
@@ -292,14 +293,34 @@ class Workspace:
         """Return new tensors over several regions."""
         return [self.tensor(slot) for slot in slots]
 
+    @property
+    def compared_state(self) -> tuple[str, ...]:
+        """Names of the updated state that decides: no batch counters, and none if the run's rules compare outputs."""
+        traits = self.traits
+        if not self.problem.compare_state and (traits.tree.slots or traits.tree.floats() or traits.mutates_inputs):
+            return ()
+        return tuple(name for name in traits.updates_state if name not in traits.counters)
+
     def judged(self, index: int) -> dict[str, torch.Tensor]:
         """Return what is judged of a call: outputs, updated state, changeable inputs."""
         own, traits = self.sets[index], self.traits
-        names, slots = traits.result_names(), [*own.outputs, *own.state]
+        state = dict(zip(traits.updates_state, own.state, strict=True))
+        names = [*traits.tree.paths("output"), *(f"state {name}" for name in self.compared_state)]
+        slots = [*own.outputs, *(state[name] for name in self.compared_state)]
         if traits.mutates_inputs:
             names += self.tree.paths("inputs")
             slots += own.inputs
         return dict(zip(names, self.tensors(slots), strict=True))
+
+    def expected(self, answer: Answer) -> list[torch.Tensor]:
+        """Return an answer's tensors in the order of `judged`."""
+        return [*answer.leaves, *(answer.state[name] for name in self.compared_state), *answer.inputs]
+
+    def wrong_counters(self, index: int) -> tuple[str, ...]:
+        """Return the names of the batch counters that a call left in another state than the reference."""
+        counters = self.traits.counters
+        held = zip(self.traits.updates_state, self.sets[index].state, strict=True)
+        return tuple(name for name, slot in held if name in counters and int(self.tensor(slot)) != counters[name])
 
     @property
     def call_bytes(self) -> int:

@@ -196,7 +196,8 @@ class Contestant:
             model = module.ModelNew(*init_args)
             if isinstance(model, torch.nn.Module):
                 refuse_lazy(model)
-                model = model.to("cuda" if self._shim is not None else self._device.torch_device)
+                dtype = None if message["dtype"] is None else getattr(torch, message["dtype"])
+                model = model.to("cuda" if self._shim is not None else self._device.torch_device, dtype=dtype)
             self._model = model
             self._state = HeldState(model)
             state = {name: self._tensor(Region.from_json(slot)) for name, slot in message["state"].items()}
