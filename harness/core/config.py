@@ -292,7 +292,7 @@ class RunConfig:
         return self.out / self.run_id
 
     def judged(self, problem: Problem, workload: Workload | None) -> Problem:
-        """Return a problem as this run judges it at a workload: precision class, types, inputs and state."""
+        """Return a problem as this run judges it at a workload."""
         dtype = None if self.dtype is None else {"fp16": "float16", "bf16": "bfloat16"}[self.dtype]
         half = None if self.dtype is None else PrecisionClass(self.dtype)
         declared = problem.precision if workload is None else workload.precision or problem.precision
@@ -308,7 +308,10 @@ class RunConfig:
 
     @property
     def conditions(self) -> str | None:
-        """What this run changes of all problems; results of other conditions are not ranked with its own."""
+        """What this run changes of all problems.
+
+        Results of other conditions are not ranked with its own.
+        """
         said = [
             None if self.precision is None else self.precision.value,
             None if self.dtype is None else f"dtype {self.dtype}",

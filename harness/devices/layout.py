@@ -13,7 +13,7 @@ import torch
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the number of elements from the first to the last one in memory, gaps included."""
+    """Return the number of elements from the first to the last in memory."""
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
@@ -30,7 +30,7 @@ def kept_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
 
 
 def overlaps(tensor: torch.Tensor) -> bool:
-    """Return whether elements of a tensor may share memory, other than by a stride of 0."""
+    """Return whether elements may share memory, other than by a stride of 0."""
     reach = 0
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1 and s):
         if stride <= reach:
@@ -40,7 +40,10 @@ def overlaps(tensor: torch.Tensor) -> bool:
 
 
 def unexpanded(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the view that has each element once: expanded dimensions (stride 0) get the size 1."""
+    """Return the view that has each element once.
+
+    Expanded dimensions (stride 0) get the size 1.
+    """
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if size > 1 and stride == 0:
             tensor = tensor.narrow(dim, 0, 1)
@@ -48,12 +51,12 @@ def unexpanded(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the memory from a tensor's first to its last element, as a tensor of one dimension."""
+    """Return the memory from a tensor's first to its last element, flat."""
     return tensor.as_strided((extent(tensor.shape, tensor.stride()),), (1,))
 
 
 def in_order_of_memory(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return a contiguous view of the same memory with the dimensions permuted; None if there are gaps."""
+    """Return a contiguous permuted view of the memory; None if there are gaps."""
     tensor = unexpanded(tensor)
     order = sorted(zip(tensor.stride(), tensor.shape, range(tensor.dim()), strict=True), reverse=True)
     permuted = tensor.permute([dim for _, _, dim in order])
@@ -81,7 +84,7 @@ def copied(
 
 
 def with_strides_of(value: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Return `value` with the strides of a copy of `tensor`, whose shape and expanded dimensions it has."""
+    """Return `value` with the strides of a copy of `tensor`, whose shape it has."""
     strides = kept_strides(tensor) or _contiguous(tensor.shape)
     if value.stride() == strides or not value.numel():
         return value

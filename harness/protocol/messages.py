@@ -173,7 +173,7 @@ class Load(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeState(Message):
-    """Copy the reference's values to the state that matches it but differs; reply `Loaded`.
+    """Copy the reference's values to state that differs; reply `Loaded`.
 
     The values are in the places that `Load` named.
     """

@@ -120,7 +120,7 @@ class CorrectnessStage:
     def _call_with_the_references_state(
         self, findings: list[CallVerdict], done: BurstDone
     ) -> tuple[list[CallVerdict], BurstDone]:
-        """Call the solution again with the reference's parameters, buffers and drawn tensors.
+        """Call the solution again with the reference's state.
 
         A solution that draws its weights in another order than the reference needs them. One that folds a constant into
         its own weights is judged as constructed, because they would overwrite it.
@@ -196,6 +196,6 @@ def _state_may_explain(findings: Sequence[CallVerdict], done: BurstDone) -> bool
 
 
 def _largest_error(findings: Sequence[CallVerdict]) -> float:
-    """Return the largest RMS error on the problem's own inputs; infinite if it is unknown."""
+    """Return the largest RMS error on own inputs; infinite if it is unknown."""
     error = summarise(findings)["variants"].get(OWN, {}).get("rms_error")
     return math.inf if error is None else float(error)

@@ -41,6 +41,7 @@ class ModelNew(torch.nn.Module):
         {forward}
 """
 STATISTICS = "return torch.nn.functional.batch_norm(x, {mean}, {var}, self.norm.weight, self.norm.bias, True, 0.1)"
+KEPT = STATISTICS.format(mean="self.norm.running_mean", var="self.norm.running_var")
 UNSTABLE = "e = x.exp(); return {factor} * e / e.sum(1, keepdim=True)"
 SOLUTION = """
 import torch
@@ -54,20 +55,15 @@ PROBLEMS = {
     "3_softmax": EXP,
 }
 FILES = {
-    "1_no_counter": OWN_NORM.format(
-        forward=STATISTICS.format(mean="self.norm.running_mean", var="self.norm.running_var")
-    ),
+    "1_no_counter": OWN_NORM.format(forward=KEPT),
     "1_no_statistics": OWN_NORM.format(forward=STATISTICS.format(mean="None", var="None")),
     "1_wrong": OWN_NORM.format(forward=STATISTICS.format(mean="None", var="None") + " * 1.5"),
-    "2_no_counter": OWN_NORM.format(
-        forward=STATISTICS.format(mean="self.norm.running_mean", var="self.norm.running_var").replace("0.1)", "1.0)")
-    ),
+    "2_no_counter": OWN_NORM.format(forward=KEPT.replace("0.1)", "1.0)")),
     "3_unstable": SOLUTION.format(forward=UNSTABLE.format(factor="1.0")),
     "3_wrong": SOLUTION.format(forward=UNSTABLE.format(factor="1.5")),
 }
-FILES["1_without_any"] = FILES["1_no_statistics"].replace(
-    "BatchNorm1d(30)", "BatchNorm1d(30, track_running_stats=False)"
-)
+UNTRACKED = "BatchNorm1d(30, track_running_stats=False)"
+FILES["1_without_any"] = FILES["1_no_statistics"].replace("BatchNorm1d(30)", UNTRACKED)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +122,7 @@ def test_kernelbench_rules_judge_outputs_on_own_inputs(kernelbench: dict[str, Re
     assert record.evidence["precision_override"] == "kernelbench rules", "not ranked with strict results"
 
 
-def test_own_inputs_are_one_setting_and_state_is_compared_all_the_same(
+def test_with_own_inputs_state_is_compared_all_the_same(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     files = {name: FILES[name] for name in ("1_no_statistics", "3_unstable")}
@@ -147,4 +143,3 @@ def test_files_for_float32_are_judged_in_half_precision(tmp_path_factory: pytest
     assert records["3_half"].status is Status.passed, records["3_half"].reason
     assert records["1_float"].status is Status.wrong_dtype
     assert records["1_same"].evidence["precision_override"] == "dtype fp16"
-    assert records["1_same"].evidence["precision_reached"] == "fp16"

@@ -110,7 +110,7 @@ class Verifier:
         return findings
 
     def _with_missing_state(self, finding: CallVerdict, claim: CallClaim) -> CallVerdict:
-        """Return the verdict with the state that the model lacks as the reason, unless an output is wrong."""
+        """Return the verdict, with missing state as the reason if outputs are right."""
         missing = [name for name in claim.state_missing if name in self.workspace.compared_state]
         if not missing or (finding.failure is not None and not finding.outputs_right):
             return finding
@@ -205,7 +205,7 @@ class Verifier:
         return None
 
     def _reshaped(self, shapes: Mapping[int, tuple[int, ...]]) -> Failure | None:
-        """Return the failure of a call that leaves inputs in other shapes than the reference does."""
+        """Return the failure of a call that leaves inputs in other shapes."""
         expected, paths = self.workspace.traits.reshaped, self.workspace.tree.paths("inputs")
         drawn = {number: slot.shape for number, slot in enumerate(self.workspace.sets[0].inputs)}
         for number, path in enumerate(paths):
@@ -285,7 +285,7 @@ def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -
 
 
 def kernelbench_rules(findings: Sequence[CallVerdict]) -> bool | None:
-    """Return whether the outputs on the problem's own inputs are right; None if there was no such call."""
+    """Return whether outputs on own inputs are right; None without such a call."""
     own = [finding for finding in findings if finding.variant == "own"]
     return all(finding.failure is None or finding.outputs_right for finding in own) if own else None
 

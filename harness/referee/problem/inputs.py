@@ -151,7 +151,10 @@ def _own(
 
 
 def _flatten(values: Any, dtype: torch.dtype | None) -> tuple[list[torch.Tensor], TreeSpec]:
-    """Return the inputs' tensors, of type `dtype` if given, checked to be storable in shared memory."""
+    """Return the inputs' tensors, checked to be storable in shared memory.
+
+    Floating-point tensors are converted to `dtype`, if given.
+    """
     if not isinstance(values, list | tuple):
         raise ProblemError(f"get_inputs returns a {type(values).__name__}, not a list")
     try:
@@ -260,7 +263,7 @@ def _overlap(a: tuple[torch.device, int, int], b: tuple[torch.device, int, int])
 
 
 def _settled(leaf: torch.Tensor, earlier: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
-    """Return `leaf`, or a copy on `device` if it is elsewhere, shares memory or has no bytes of its own."""
+    """Return `leaf`, or a copy on `device` if it is elsewhere or shares memory."""
     leaf = leaf.resolve_conj().resolve_neg()
     shared = any(_overlap(_span(leaf), _span(other)) for other in earlier)
     return copied(leaf, device=device) if shared or leaf.device != device or overlaps(leaf) else leaf

@@ -182,7 +182,7 @@ def load_reference(problem: Problem, workload: Workload, progress_marker: Progre
 
 
 class MovesFromCuda(TorchFunctionMode):
-    """Creates tensors for "cuda" on the default device, and leaves those that are moved to "cuda" where they are.
+    """Keeps tensors that the problem creates on or moves to "cuda" on the CPU.
 
     `moved` tells whether that happened.
     """

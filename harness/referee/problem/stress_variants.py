@@ -259,7 +259,7 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _indexed(tensor: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """Return a view and an index of it that stand for flat places in logical order, in any layout."""
+    """Return a view, and an index of it for flat places in logical order."""
     if tensor.is_contiguous():
         return tensor.view(-1), (places,)
     return tensor, torch.unravel_index(places, tensor.shape)

@@ -242,12 +242,14 @@ class Reference:
         return self._traits
 
     def _counters(self, state: Mapping[str, torch.Tensor]) -> dict[str, int]:
+        """Return the batch counters that the call advanced, if nothing reads them."""
         found = {}
         for name, value in state.items():
             module, _, last = name.rpartition(".")
-            if last == "num_batches_tracked" and not torch.equal(value, self.initial_state[name]):
-                if getattr(self.model.get_submodule(module), "momentum", None) is not None:
-                    found[name] = int(value)
+            if last != "num_batches_tracked" or torch.equal(value, self.initial_state[name]):
+                continue
+            if getattr(self.model.get_submodule(module), "momentum", None) is not None:
+                found[name] = int(value)
         return found
 
     def _expect_on_gpu(self, arguments: Sequence[object]) -> None:
@@ -429,7 +431,7 @@ class Reference:
         return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=left)
 
     def told(self, answer: Answer) -> tuple[torch.Tensor, ...]:
-        """Return an answer's outputs; the inputs that hold the results, if the reference returns nothing."""
+        """Return the outputs, or the inputs that hold the results if there are none."""
         return tuple(answer.inputs[number] for number in self.traits.destinations) or answer.leaves
 
     def changed_inputs(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> tuple[int, ...]:
@@ -521,7 +523,7 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 
 def any_finite(tensor: torch.Tensor) -> bool:
-    """Return whether any value is finite, or there are none; 8-bit types are converted first."""
+    """Return whether any value is finite, or there are none."""
     if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
         return True
     return bool(torch.isfinite(tensor.float() if tensor.element_size() == 1 else tensor).any())

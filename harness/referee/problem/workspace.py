@@ -189,7 +189,7 @@ class Workspace:
 
     @property
     def input_notes(self) -> tuple[str, ...]:
-        """What a reader should know of the inputs: layouts that are not kept, another device, changes by calls."""
+        """Unusual facts about the inputs: layouts, devices, changes by calls."""
         paths = self.tree.paths("inputs")
         notes = list(self._layout_notes)
         if self._reference.moves is not None and self._reference.moves.moved:
@@ -295,7 +295,10 @@ class Workspace:
 
     @property
     def compared_state(self) -> tuple[str, ...]:
-        """Names of the updated state that decides: no batch counters, and none if the run's rules compare outputs."""
+        """Names of the updated state that is compared.
+
+        Batch counters are not, and no state is if the run's rules compare outputs only.
+        """
         traits = self.traits
         if not self.problem.compare_state and (traits.tree.slots or traits.tree.floats() or traits.mutates_inputs):
             return ()
@@ -317,7 +320,7 @@ class Workspace:
         return [*answer.leaves, *(answer.state[name] for name in self.compared_state), *answer.inputs]
 
     def wrong_counters(self, index: int) -> tuple[str, ...]:
-        """Return the names of the batch counters that a call left in another state than the reference."""
+        """Return the names of batch counters that differ from the reference's."""
         counters = self.traits.counters
         held = zip(self.traits.updates_state, self.sets[index].state, strict=True)
         return tuple(name for name, slot in held if name in counters and int(self.tensor(slot)) != counters[name])

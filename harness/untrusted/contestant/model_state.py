@@ -49,7 +49,7 @@ class HeldState:
         self._said: dict[str, torch.Tensor] = {}
 
     def match(self, wanted: Mapping[str, torch.Tensor], drawn: Collection[str] = ()) -> tuple[list[str], list[str]]:
-        """Find the place of each wanted tensor in the model: by name, else by equal values, else by order.
+        """Find the place of each wanted tensor: by name, equal values, or order.
 
         Only tensors of equal shape and dtype match. Remembers the initial state.
 
@@ -146,7 +146,7 @@ def _same(held: torch.Tensor, value: torch.Tensor) -> bool:
 
 
 def _plain_tensors(model: torch.nn.Module) -> dict[str, Any]:
-    """Return the tensors that are plain attributes of the model and its modules, by name."""
+    """Return the tensors that are plain attributes of modules, by name."""
     return {
         f"{prefix}.{name}" if prefix else name: held
         for prefix, module in model.named_modules()
