@@ -67,6 +67,7 @@ def load(source: str = SOLUTION, **changes: Any) -> dict[str, Any]:
         "state": {"weight": WEIGHT.to_json()},
         "seed": 1,
         "drawn": [],
+        "dtype": None,
     }
     return request | changes
 
