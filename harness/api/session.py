@@ -24,7 +24,17 @@ from harness.api.keeper import RunKeeper
 from harness.api.result import Result
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, load_problems
 from harness.core.cache_dir import ready_cache
-from harness.core.choices import AuditMode, Baseline, DeviceKind, DevicePolicy, PrecisionClass, SandboxMode
+from harness.core.choices import (
+    AuditMode,
+    Baseline,
+    DeviceKind,
+    DevicePolicy,
+    HalfType,
+    InputChoice,
+    PrecisionClass,
+    Rules,
+    SandboxMode,
+)
 from harness.core.config import ConfigError, RunConfig, TimingConfig, resolve
 from harness.core.config_values import parse_path
 from harness.core.environment import MachineError, collect, cuda_unusable, machine
@@ -54,6 +64,9 @@ class HarnessSettings(TypedDict, total=False):
     """Further settings of a `Harness`, described there. None means the default."""
 
     precision: PrecisionClass | str | None
+    rules: Rules | None
+    inputs: InputChoice | None
+    dtype: HalfType | None
     baselines: Sequence[Baseline | str] | None
     seeds: int | None
     device_policy: DevicePolicy | None
@@ -99,6 +112,9 @@ class Harness:
         timing: How long to measure: "quick" or "full" (see `Timing`), or a `TimingConfig`.
         results: Folder of a run to create or continue, with records and logs. None writes nothing to disk.
         precision: Precision class for all problems: fp32, tf32, fp16, bf16 or fp8. None means each problem's own.
+        rules: "strict", or "kernelbench": only outputs on the problem's own inputs decide. None means "strict".
+        inputs: "all" or "own": whether stress inputs are used. None means "all".
+        dtype: Converts inputs and parameters of all problems to "fp16" or "bf16", and requires that class.
         baselines: Names of baselines such as "eager" and "compile"; the first gives the speedup. None means eager.
         seeds: Number of tests on the problem's own inputs, each with another secret seed. None means 3.
         device_policy: Outputs on the wrong device: "strict" rejects them, "coerce" copies them within the measured
@@ -227,10 +243,9 @@ class Harness:
             raise HarnessClosed("a forked process can't use this Harness; make one in each process, after the fork")
         held = self._problem(problem)
         sizes = self._workload(held, workload)
-        precision = self._config.precision or sizes.precision
         job = PlannedSolution(
             solution=given_solution(held, source, author=author, name=name, sample=sample),
-            problem=replace(held, precision=precision) if precision is not None else held,
+            problem=self._config.judged(held, sizes),
             workload=sizes,
         )
         runner, keeper = self._started()

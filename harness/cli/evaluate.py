@@ -159,6 +159,7 @@ def evaluate(
 
 @with_options(
     *("paths", "problem", "author", "device", "workload", "out", "run_id", "resume", "problems", "config", "jobs"),
+    *("rules", "inputs", "dtype"),
     *("seeds", "precision", "device_policy", "sandbox", "audit", "baselines", "checked", "allow_degenerate", "policy"),
     *("compile_timeout_s", "load_timeout_s", "call_timeout_s", "solution_timeout_s", "min_samples", "budget_s"),
     *("memory_limit_bytes", "workers", "executor", "ray_address", "accelerator_type", "server", "shard"),

@@ -64,6 +64,18 @@ class Baseline(StrEnum):
         return False if self.value.endswith("_no_tf32") else True if self.value.endswith("_tf32") else None
 
 
+Rules = Literal["strict", "kernelbench"]
+"""What a solution is judged by.
+
+`strict`: stress inputs, and the state that the reference updates. `kernelbench`: outputs on the problem's own inputs.
+"""
+
+InputChoice = Literal["all", "own"]
+"""Inputs of the calls: the problem's own and stress inputs, or its own only."""
+
+HalfType = Literal["fp16", "bf16"]
+"""Type of inputs and parameters of problems that are written for float32."""
+
 DevicePolicy = Literal["strict", "coerce"]
 """Handling of an output on the wrong device.
 

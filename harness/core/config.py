@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -20,7 +20,10 @@ from harness.core.choices import (
     DeviceKind,
     DevicePolicy,
     ExecutorName,
+    HalfType,
+    InputChoice,
     PrecisionClass,
+    Rules,
     SandboxMode,
 )
 from harness.core.config_values import (
@@ -43,6 +46,7 @@ from harness.core.config_values import (
 from harness.core.json_value import to_json
 from harness.core.policy import KEYS as POLICY_KEYS
 from harness.core.policy import Policy, parse_policy
+from harness.core.problem import Problem, Workload, digest_text
 from harness.core.record import RUN_FORMAT
 from harness.core.yaml_file import NotText, read_yaml, reason_of
 
@@ -169,6 +173,22 @@ class RunConfig:
         None,
         "Precision class for all problems: fp32, tf32, fp16, bf16 or fp8.  [each problem's own]",
     )
+    rules: Rules = setting(
+        one_of(*get_args(Rules)),
+        "strict",
+        "What decides: strict (stress inputs and updated state, too) or kernelbench (outputs on the problem's own "
+        "inputs).  [strict]",
+    )
+    inputs: InputChoice = setting(
+        one_of(*get_args(InputChoice)),
+        "all",
+        "Inputs of the calls: all (the problem's own and stress inputs) or own.  [all; own with --rules kernelbench]",
+    )
+    dtype: HalfType | None = setting(
+        optional(one_of(*get_args(HalfType))),
+        None,
+        "Convert inputs and parameters of all problems to fp16 or bf16, and require that class.  [as written]",
+    )
     device_policy: DevicePolicy = setting(
         one_of(*get_args(DevicePolicy)),
         "strict",
@@ -270,6 +290,34 @@ class RunConfig:
     def run_dir(self) -> Path:
         """Folder of this run's records: `<out>/<run_id>`."""
         return self.out / self.run_id
+
+    def judged(self, problem: Problem, workload: Workload | None) -> Problem:
+        """Return a problem as this run judges it at a workload."""
+        dtype = None if self.dtype is None else {"fp16": "float16", "bf16": "bfloat16"}[self.dtype]
+        half = None if self.dtype is None else PrecisionClass(self.dtype)
+        declared = problem.precision if workload is None else workload.precision or problem.precision
+        return replace(
+            problem,
+            precision=self.precision or half or declared,
+            rules=replace(problem.rules, own_only=self.inputs == "own" or self.rules == "kernelbench"),
+            compare_state=self.rules == "strict",
+            dtype=dtype,
+            # Caches know a problem by its digest.
+            digest=problem.digest if dtype is None else digest_text(problem.digest, dtype),
+        )
+
+    @property
+    def conditions(self) -> str | None:
+        """What this run changes of all problems.
+
+        Results of other conditions are not ranked with its own.
+        """
+        said = [
+            None if self.precision is None else self.precision.value,
+            None if self.dtype is None else f"dtype {self.dtype}",
+            "kernelbench rules" if self.rules == "kernelbench" else "own inputs" if self.inputs == "own" else None,
+        ]
+        return ", ".join(item for item in said if item) or None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object for `run.yaml`.

@@ -18,6 +18,7 @@ LABELS: Mapping[str, str] = {
     "static_buffer": "every call returns the same memory",
     "other_layout": "an output has another memory layout than the reference's (or lazy negation); converting it is "
     "part of the measured time",
+    "batch_counter": "does not count batches as the reference does (num_batches_tracked); nothing reads the count",
     "coerced_device": "an output was on another device and was copied over because of --device-policy coerce",
     "specialised_shape": "correct at the requested sizes; wrong, failing or out of bounds at the small workload's",
     "unexplained_time": "the referee's clock does not confirm the claimed times; the slower, conservative times count",

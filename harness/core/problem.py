@@ -44,9 +44,16 @@ class InputRules:
     Attributes:
         variants: Stress inputs that are valid for the problem (`zero_mean`, `large_values`, `structured`); empty if
             only its own distribution is valid.
+        own_only: Whether the run uses only the problem's own distribution, although others are valid.
     """
 
     variants: tuple[str, ...] = ("zero_mean", "large_values", "structured")
+    own_only: bool = False
+
+    @property
+    def stress(self) -> tuple[str, ...]:
+        """Stress inputs to draw."""
+        return () if self.own_only else self.variants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,8 @@ class Problem:
         rules: Valid input variants.
         costs: Declared work of one call.
         notes: Free text for readers.
+        compare_state: Whether solutions must update parameters and buffers as the reference does.
+        dtype: Type to convert inputs and parameters to (`float16`, `bfloat16`); None leaves them.
         failure: Why the file or its declarations can't be read, or None. If set, the other fields are unreliable.
     """
 
@@ -92,6 +101,8 @@ class Problem:
     rules: InputRules = field(default_factory=InputRules)
     costs: Costs = field(default_factory=Costs)
     notes: str = ""
+    compare_state: bool = True
+    dtype: str | None = None
     failure: Failure | None = None
 
 

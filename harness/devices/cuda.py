@@ -110,15 +110,17 @@ class CudaArena:
     def fd(self) -> int:
         return self._fd
 
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        size = tensor_bytes(shape, dtype)
+    def tensor(
+        self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, strides: tuple[int, ...] | None = None
+    ) -> torch.Tensor:
+        size = tensor_bytes(shape, dtype, strides)
         check_extent(offset, size, self._nbytes)
         if size == 0:
             return torch.empty(shape, dtype=dtype, device=self._device.torch_device)
         flat = torch.as_tensor(
             _Span(self._address + offset, size, self), device=self._device.torch_device, dtype=torch.uint8
         )
-        return flat.view(dtype).view(shape)
+        return flat.view(dtype).view(shape) if strides is None else flat.view(dtype).as_strided(shape, strides)
 
     def close(self) -> None:
         driver = _driver()

@@ -6,6 +6,7 @@ implementation, so a machine without CUDA never loads it.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from harness.core.choices import DeviceKind
+from harness.devices.layout import extent
 from harness.devices.stream_gate import OwnGate, StreamGate
 
 ALIGNMENT_BYTES = 512
@@ -45,16 +47,19 @@ class Arena(Protocol):
         """File descriptor to send to the contestant; the arena owns it."""
         ...
 
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Return a contiguous tensor over the bytes from `offset`.
+    def tensor(
+        self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, strides: tuple[int, ...] | None = None
+    ) -> torch.Tensor:
+        """Return a tensor over the bytes from `offset`.
 
         Args:
             offset: First byte; a multiple of `ALIGNMENT_BYTES`.
             shape: Shape of the tensor.
             dtype: Data type of the tensor.
+            strides: Its strides in elements; None if it is contiguous.
 
         Returns:
-            A tensor on the arena's device. Its storage is exactly as large as the tensor.
+            A tensor on the arena's device. Its storage is exactly as large as the tensor, gaps included.
 
         Raises:
             ValueError: The tensor leaves the arena, or `offset` is not aligned.
@@ -382,20 +387,18 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
-    """Compute the size of a contiguous tensor.
+def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype, strides: tuple[int, ...] | None = None) -> int:
+    """Compute the memory of a tensor from its first to its last element.
 
     Args:
         shape: Shape of the tensor.
         dtype: Data type of the tensor.
+        strides: Its strides in elements; None if it is contiguous.
 
     Returns:
         Size in bytes.
     """
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count * dtype.itemsize
+    return (math.prod(shape) if strides is None else extent(shape, strides)) * dtype.itemsize
 
 
 def check_extent(offset: int, size_bytes: int, limit_bytes: int) -> None:

@@ -44,13 +44,15 @@ class HostArena:
     def fd(self) -> int:
         return self._fd
 
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        size = tensor_bytes(shape, dtype)
+    def tensor(
+        self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, strides: tuple[int, ...] | None = None
+    ) -> torch.Tensor:
+        size = tensor_bytes(shape, dtype, strides)
         check_extent(offset, size, self._nbytes)
         if size == 0:
             return torch.empty(shape, dtype=dtype, device="cpu")
         flat = torch.frombuffer(self._map, dtype=torch.uint8, count=size, offset=offset)
-        return flat.view(dtype).view(shape)
+        return flat.view(dtype).view(shape) if strides is None else flat.view(dtype).as_strided(shape, strides)
 
     def close(self) -> None:
         os.close(self._fd)

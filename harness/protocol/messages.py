@@ -51,14 +51,16 @@ class Region(NamedTuple):
         offset: Offset in bytes.
         shape: Shape.
         dtype: torch's name of the dtype without the prefix (`float32`).
+        strides: Strides in elements; None if the tensor is contiguous.
     """
 
     offset: Integer
     shape: Integers
     dtype: Text
+    strides: Integers | None = None
 
     def to_json(self) -> list[Any]:
-        return [self.offset, list(self.shape), self.dtype]
+        return [self.offset, list(self.shape), self.dtype, None if self.strides is None else list(self.strides)]
 
     @classmethod
     def from_json(cls, value: object) -> Region:
@@ -141,7 +143,9 @@ class TimeEmpty(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Message):
-    """Import the solution, construct `ModelNew`, copy the reference's state.
+    """Import the solution, construct `ModelNew`, match the reference's state.
+
+    The model stays as its constructor left it, until `TakeState`.
 
     Attributes:
         source: The solution's source.
@@ -151,6 +155,8 @@ class Load(Message):
         init_slots: Places of the arguments' tensors.
         state: Name of the reference's state -> place of its value.
         seed: Seed of the random generators.
+        drawn: Names in `state` that are plain attributes, neither parameters nor buffers.
+        dtype: torch's name of the type for the model's floating-point state; None leaves it.
     """
 
     TYPE: ClassVar[str] = "load"
@@ -161,6 +167,18 @@ class Load(Message):
     init_slots: tuple[Region, ...]
     state: Mapping[str, Region]
     seed: int
+    drawn: tuple[str, ...] = ()
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeState(Message):
+    """Copy the reference's values to state that differs; reply `Loaded`.
+
+    The values are in the places that `Load` named.
+    """
+
+    TYPE: ClassVar[str] = "take_state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +302,7 @@ class Locate(Message):
     sites: tuple[tuple[str, int], ...]
 
 
-Request = Open | Attach | TimeEmpty | Load | Burst | Prepare | Go | Collect | Release | TakeCensus
+Request = Open | Attach | TimeEmpty | Load | TakeState | Burst | Prepare | Go | Collect | Release | TakeCensus
 
 
 class OutputFields(NamedTuple):
@@ -329,6 +347,7 @@ class CallClaim(Message):
         tree: Description of the output's structure.
         leaves: Claims about the output tensors.
         state_missing: Names of the reference's state that the model does not have.
+        reshaped: Number and shape of each input whose shape the call changed.
     """
 
     device_s: Seconds
@@ -336,22 +355,25 @@ class CallClaim(Message):
     tree: Object
     leaves: Annotated[tuple[OutputFields, ...], Meta(max_length=MAX_ITEMS)]
     state_missing: Texts
+    reshaped: Annotated[tuple[tuple[Count, Integers], ...], Meta(max_length=MAX_ITEMS)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded(Message):
-    """`ModelNew` is constructed.
+    """`ModelNew` is constructed, or took over the reference's values.
 
     Attributes:
-        unmatched: Names of the reference's state without an equal place in the solution.
+        unmatched: Names of the reference's state without a place in the solution.
         copied: Names of the state that took over the reference's values.
         notes: Remarks for the record.
+        differing: Names of the state that has a place with other values.
     """
 
     TYPE: ClassVar[str] = "loaded"
     unmatched: Texts
     copied: Texts
     notes: Texts
+    differing: Texts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

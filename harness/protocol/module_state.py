@@ -158,6 +158,21 @@ def times_written(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
+def plain_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a model's dense tensors that are plain attributes, by name.
+
+    Views of parameters and buffers are left out.
+    """
+    state = {value.untyped_storage().data_ptr() for value in (*model.parameters(), *model.buffers())}
+    return {
+        name: value
+        for name, (value, _) in _attributes(model)
+        if isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and value.untyped_storage().data_ptr() not in state
+    }
+
+
 _NONE: tuple[Any, int] = (object(), 0)
 
 

@@ -5,11 +5,13 @@ Trusted side. `timing_stage.py` continues with timing; `correctness/` has the co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.core.choices import DeviceKind
-from harness.core.status import Failure
+from harness.core.status import Failure, Status
 from harness.protocol.messages import BurstDone, CallMode
 from harness.referee.contestants.client import ContestantClient
 from harness.referee.contestants.findings import failure_of_reports, is_of_unset_shared, labels_of_reports
@@ -17,9 +19,9 @@ from harness.referee.contestants.process import ContestantFailed
 from harness.referee.context import EvidenceLog, RefereeContext
 from harness.referee.correctness.perturbed_input import PerturbedInput
 from harness.referee.correctness.second_schedule import REPEATED_CALLS, SecondSchedule, uses_atomics
-from harness.referee.correctness.verifier import CallVerdict, Verifier, overall, summarise
+from harness.referee.correctness.verifier import CallVerdict, Verifier, kernelbench_rules, overall, summarise
 from harness.referee.problem.burst_plan import PlannedCall
-from harness.referee.problem.stress_variants import checked_variants
+from harness.referee.problem.stress_variants import OWN, checked_variants
 
 
 class CorrectnessStage:
@@ -54,11 +56,17 @@ class CorrectnessStage:
     def _decide(self) -> Failure | None:
         client, log = self._client, self._log
         findings, done = self._call_on_every_variant()
+        as_constructed = summarise(findings)
+        if client.differing and _state_may_explain(findings, done):
+            findings, done = self._call_with_the_references_state(findings, done)
         log.evidence |= summarise(findings)
+        log.evidence["kernelbench_would_pass"] = as_constructed["kernelbench_would_pass"]  # it copies no state
         repeats = client.config.device is DeviceKind.HOST and client.config.checked and not client.task.timed
         unset = [report for report in done.reports if is_of_unset_shared(report)] if repeats else []
         certain = [report for report in done.reports if report not in unset]
-        failure = failure_of_reports(certain) or overall(findings, unmatched=client.unmatched)
+        failure = failure_of_reports(certain) or _by_rules(
+            overall(findings, unmatched=client.unmatched), findings, strict=client.task.problem.compare_state
+        )
         if failure is not None and unset:
             failure = failure_of_reports(done.reports)  # the unset shared memory may be the cause
         if failure is None and repeats:
@@ -109,6 +117,27 @@ class CorrectnessStage:
         self._log.labels += second.labels
         return failure, done
 
+    def _call_with_the_references_state(
+        self, findings: list[CallVerdict], done: BurstDone
+    ) -> tuple[list[CallVerdict], BurstDone]:
+        """Call the solution again with the reference's state.
+
+        A solution that draws its weights in another order than the reference needs them. One that folds a constant into
+        its own weights is judged as constructed, because they would overwrite it.
+
+        Args:
+            findings: Verdicts on the solution as constructed, at least one of them wrong.
+            done: The claims of its last burst.
+
+        Returns:
+            Verdicts and claims with the reference's state; those given, if their error is smaller.
+        """
+        self._client.take_state()
+        again, done_again = self._call_on_every_variant()
+        if overall(again) is not None and _largest_error(findings) < _largest_error(again):
+            return findings, done
+        return again, done_again
+
     def _call_on_every_variant(self) -> tuple[list[CallVerdict], BurstDone]:
         """Call the solution on every variant; check outputs like those of timed calls.
 
@@ -139,7 +168,34 @@ class CorrectnessStage:
             if any(finding.failure is not None and finding.judgement is None for finding in findings):
                 break
             if any(finding.failure for finding in findings) and len(findings) > 1:
-                break
+                if not kernelbench_rules(findings) and any(finding.variant == OWN for finding in findings):
+                    break
+                # Are the problem's own inputs answered right?
+                pending = [(variant, part) for variant, part in pending if variant == OWN]
             size = len(workspace.sets) - self._first_set
-        self._log.labels += verifier.labels
+        self._log.labels += [label for label in verifier.labels if label not in self._log.labels]
         return findings, done
+
+
+_OF_VALUES = (Status.wrong_value, Status.wrong_state, Status.non_finite, Status.low_precision)
+
+
+def _by_rules(failure: Failure | None, findings: Sequence[CallVerdict], *, strict: bool) -> Failure | None:
+    """Add to a strict failure whether KernelBench's rules would accept the answers."""
+    if failure is None or not strict or failure.status not in _OF_VALUES:
+        return failure
+    would_pass = kernelbench_rules(findings)
+    reason = failure.reason + ("; correct under --rules kernelbench" if would_pass else "")
+    return replace(failure, reason=reason, evidence={**failure.evidence, "kernelbench_rules_would_pass": would_pass})
+
+
+def _state_may_explain(findings: Sequence[CallVerdict], done: BurstDone) -> bool:
+    """Return whether wrong values are all that is wrong."""
+    failure = overall(findings)
+    return failure is not None and failure.status in _OF_VALUES and failure_of_reports(done.reports) is None
+
+
+def _largest_error(findings: Sequence[CallVerdict]) -> float:
+    """Return the largest RMS error on own inputs; infinite if it is unknown."""
+    error = summarise(findings)["variants"].get(OWN, {}).get("rms_error")
+    return math.inf if error is None else float(error)

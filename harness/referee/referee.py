@@ -313,6 +313,8 @@ class Referee:
             begin += log.stages_s["baselines"]  # compiling the reference is not the solution's time
         log.stages_s["prepare"] = time.perf_counter() - begin
         log.evidence["inputs_drawn_on"] = workspace.drawn_on
+        if workspace.input_notes:
+            log.evidence["input_notes"] = list(workspace.input_notes)
         if self.config.device is DeviceKind.CUDA:
             log.evidence["one_hardware_queue"] = bool(queues_for(task.source))
         if degenerate:

@@ -136,7 +136,7 @@ def heading(group: LikeGroup) -> str:
     processor = show.line(group.processor, 80)
     workload = f"workload {show.line(group.workload, 40)}"
     if group.precision != DECLARED:
-        workload += f", precision {show.line(group.precision, 20)} for all"
+        workload += f", precision {show.line(group.precision, 40)} for all"
     if group.device == DeviceKind.HOST.value:
         return f"host: {processor}, {workload}; no GPU times, speedups of CPU code over {group.baseline} on the CPU"
     driver = f", driver {show.line(group.driver, 40)}" if group.driver else ""

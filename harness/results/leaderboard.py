@@ -60,6 +60,7 @@ class LeaderboardRow(Tally):
     reason: str = ""
     display_name: str | None = None
     model: str | None = None
+    kernelbench_rules: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -88,6 +89,7 @@ class LeaderboardRow(Tally):
             "driver": self.group.driver or None,
             "display_name": self.display_name,
             "model": self.model,
+            "kernelbench_rules": self.kernelbench_rules,
         }
 
 
@@ -177,7 +179,7 @@ def _solution_row(entry: ScoredRecord) -> LeaderboardRow:
 
 
 def _shown(entry: ScoredRecord) -> dict[str, Any]:
-    names = ("author", "solution", "status", "reason", *(item.name for item in fields(Figures)))
+    names = ("author", "solution", "status", "reason", "kernelbench_rules", *(item.name for item in fields(Figures)))
     return {name: getattr(entry, name) for name in names}
 
 

@@ -137,6 +137,8 @@ class ScoredRecord(Figures):
     status: Status
     reason: str
     labels: tuple[str, ...] = ()
+    kernelbench_rules: bool | None = None
+    """Whether the outputs on the problem's own inputs are right; None if unknown."""
 
     @property
     def counted(self) -> float | None:
@@ -186,7 +188,7 @@ def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
             processor=str(record.environment.get("gpu" if gpu else "cpu") or "unknown"),
             workload=record.workload,
             baseline=baseline,
-            precision=str(record.evidence.get("precision_override") or DECLARED)[:20],
+            precision=str(record.evidence.get("precision_override") or DECLARED)[:40],
             driver=str(driver or "")[:40],
         ),
         problem=record.problem,
@@ -201,8 +203,14 @@ def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
         high=high,
         sol_fraction=positive(mapping(record.timing, "speed_of_light").get("fraction")),
         labels=record.labels,
+        kernelbench_rules=_kernelbench_rules(record),
         floor=noise_floor_of(record) or 0.0,
     )
+
+
+def _kernelbench_rules(record: Record) -> bool | None:
+    would_pass = record.evidence.get("kernelbench_rules_would_pass")
+    return True if record.status is Status.passed else would_pass if isinstance(would_pass, bool) else None
 
 
 def by_group(records: Iterable[Record], baseline: str = EAGER) -> dict[LikeGroup, list[Record]]:

@@ -41,7 +41,18 @@ from harness.results.reader import (
     timestamp,
 )
 
-SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked", "policy", "allow_degenerate")
+SETTINGS_OF_A_RUN = (
+    "device",
+    "workload",
+    "precision",
+    "device_policy",
+    "checked",
+    "policy",
+    "allow_degenerate",
+    "rules",
+    "inputs",
+    "dtype",
+)
 """Settings that decide verdicts: a run has one value of each, so that its records are comparable."""
 
 SETTINGS_OF_RECORDS = (

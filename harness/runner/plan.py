@@ -7,7 +7,7 @@ filtered by records that exist already.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,9 +81,7 @@ def plan(config: RunConfig) -> list[PlannedSolution]:
             workload = Workload(name=config.workload)
         elif workload is None and config.workload == SMALL:
             workload = UNDERIVED
-        precision = config.precision or (workload.precision if workload is not None else None)
-        if precision is not None:
-            problem = replace(problem, precision=precision)
+        problem = config.judged(problem, workload)
         if workload is None:
             declared = ", ".join(problem.workloads)
             sizes = (

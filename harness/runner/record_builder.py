@@ -218,7 +218,7 @@ def record_of(
 ) -> Record:
     """Make a record of an outcome, with everything that says where it comes from."""
     # Results at two precision classes must never be ranked together, and the workload's name does not show the class.
-    override = {"precision_override": config.precision.value} if config.precision is not None else {}
+    override = {"precision_override": config.conditions} if config.conditions is not None else {}
     small = job.problem.workloads.get(SMALL)
     derived = {DERIVED_SIZES: dict(small.sizes)} if small is not None and small.derived else {}
     return Record(

@@ -31,13 +31,22 @@ def get_init_inputs():
 
 def judged_on_host(folder: Path, solutions: Mapping[str, str], **options: Any) -> dict[str, Record]:
     """Return the record of each solution by its name; `options` are settings of the run."""
+    records = judged_files(
+        folder, {"19_relu": PROBLEM}, {f"19_{name}": text for name, text in solutions.items()}, **options
+    )
+    return {name.removeprefix("19_"): record for name, record in records.items()}
+
+
+def judged_files(
+    folder: Path, problems: Mapping[str, str], solutions: Mapping[str, str], **options: Any
+) -> dict[str, Record]:
+    """Return the record of each solution of these problems; names are those of the files, without `.py`."""
     if shutil.which("g++") is None:
         pytest.skip("the host device needs g++")
-    for part in ("problems/level1", "solutions/a/level1"):
+    for part, files in (("problems/level1", problems), ("solutions/a/level1", solutions)):
         (folder / part).mkdir(parents=True)
-    (folder / "problems/level1/19_relu.py").write_text(PROBLEM)
-    for name, source in solutions.items():
-        (folder / f"solutions/a/level1/19_{name}.py").write_text(source)
+        for name, source in files.items():
+            (folder / part / f"{name}.py").write_text(source)
     config = resolve(
         machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30),
         run_id="run",
@@ -50,8 +59,7 @@ def judged_on_host(folder: Path, solutions: Mapping[str, str], **options: Any) -
             **options,
         },
     )
-    records = evaluate_run(config, environment=collect()).records
-    return {Path(record.solution).stem.removeprefix("19_"): record for record in records}
+    return {Path(record.solution).stem: record for record in evaluate_run(config, environment=collect()).records}
 
 
 def marked_line(source: str, mark: str) -> int:

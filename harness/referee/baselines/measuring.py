@@ -21,6 +21,7 @@ from harness.core.choices import Baseline
 from harness.core.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.core.status import one_line
 from harness.devices.device import CallTime
+from harness.devices.layout import copied
 from harness.protocol.messages import CallMode
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.baselines.compiled_reference import CompiledReference, Turnstile, forget_compiled
@@ -111,7 +112,7 @@ def _wrong(subject: CompiledReference) -> str | None:
     workspace = subject.workspace
     if workspace.traits.draws_random:
         return None  # another stream of random numbers: the outputs can't be compared
-    variants = workspace.problem.rules.variants if workspace.call_bytes < LARGE_SET_BYTES else ()
+    variants = workspace.problem.rules.stress if workspace.call_bytes < LARGE_SET_BYTES else ()
     for index, variant in enumerate(("own", *variants)):
         place = index % len(workspace.sets)
         workspace.draw(place, variant)
@@ -123,7 +124,7 @@ def _wrong(subject: CompiledReference) -> str | None:
 def _wrong_on(subject: CompiledReference, index: int) -> str | None:
     workspace, traits = subject.workspace, subject.workspace.traits
     truth, own = workspace.truth(index), workspace.answer(index)
-    leaves = [leaf.clone() for leaf in workspace.tensors(workspace.sets[index].inputs)]
+    leaves = [copied(leaf) for leaf in workspace.tensors(workspace.sets[index].inputs)]
     workspace.device.reseed(workspace.call_seed(index))
     with torch.no_grad(), subject.flags():
         result = subject.forward(unflatten(workspace.tree, leaves))

@@ -77,6 +77,8 @@ def load_request(task: Task, workspace: Workspace) -> Load:
         init_slots=workspace.init_slots,
         state=workspace.state_slots,
         seed=workspace.model_seed,
+        drawn=tuple(workspace.oracle.drawn),
+        dtype=workspace.problem.dtype,
     )
 
 
@@ -112,7 +114,9 @@ class ContestantClient:
         self.deadline_s = begin + config.solution_timeout_s
         """When the solution's time is over, on the clock of `time.perf_counter`; stages extend it by their waits."""
         self.unmatched: tuple[str, ...] = ()
-        """Parameters and buffers of the reference that the solution's model lacks."""
+        """State of the reference that the solution's model lacks."""
+        self.differing: tuple[str, ...] = ()
+        """State of the reference that the solution's model has with other values."""
         self.peak_bytes: int | None = None
         """Most device memory that the solution's calls had allocated, in bytes."""
         self.bursts_s = {"solution": 0.0, "reference": 0.0}
@@ -172,15 +176,31 @@ class ContestantClient:
         except ContestantFailed as error:
             raise self._explained(error) from error
         self._own_s += time.perf_counter() - begin
-        if not {*loaded.unmatched, *loaded.copied} <= set(workspace.state_slots):
+        if not {*loaded.unmatched, *loaded.differing} <= set(workspace.state_slots):
             raise ContestantFailed(OTHER_STATE)
-        self.unmatched = loaded.unmatched
-        self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(loaded.unmatched)}
+        self.unmatched, self.differing = loaded.unmatched, loaded.differing
+        self._evidence["state"] = {"copied": [], "unmatched": list(loaded.unmatched)}
         if loaded.notes:
             self._evidence["notes"] = [one_line(note, limit=MAX_NOTE_CHARS) for note in loaded.notes[:MAX_NOTES]]
         if empty is None or not lanes:
             return None
         return empty_kernel.of(workspace.device).compare(empty, lanes, one_queue=one_queue)
+
+    def take_state(self) -> None:
+        """Copy the reference's state over the solution's, where it has a place.
+
+        Raises:
+            ContestantFailed: If the solution's process fails.
+        """
+        begin = time.perf_counter()
+        try:
+            loaded = self.contestant.take_state(min(self.config.load_timeout_s, self.left_s))
+        except ContestantFailed as error:
+            raise self._explained(error) from error
+        self._own_s += time.perf_counter() - begin
+        if not set(loaded.copied) <= set(self.workspace.state_slots):
+            raise ContestantFailed(OTHER_STATE)
+        self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(self.unmatched)}
 
     def burst(self, planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         """Run a burst; return the claims and the seconds until outputs no longer change.

@@ -38,6 +38,7 @@ from harness.protocol.messages import (
     Request,
     Stage,
     TakeCensus,
+    TakeState,
     TimeEmpty,
     parse_reply,
 )
@@ -206,6 +207,10 @@ class ContestantProcess:
     def load(self, request: Load, timeout_s: float) -> Loaded:
         """Load the solution."""
         return self._expect(Loaded, "load", request, Stage.IMPORT, timeout_s)
+
+    def take_state(self, timeout_s: float) -> Loaded:
+        """Let the solution take over the reference's state."""
+        return self._expect(Loaded, "take state", TakeState(), Stage.CONSTRUCT, timeout_s)
 
     def burst(self, request: Burst, timeout_s: float) -> tuple[BurstDone, float]:
         """Run a burst; return its claims, and the seconds until everything was stopped."""

@@ -18,6 +18,7 @@ import torch
 
 from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status
+from harness.devices.layout import unexpanded
 from harness.protocol.messages import BurstDone, CallMode
 from harness.referee.correctness.tolerance import LIMITS, UNLIMITED, compare, limits_for
 from harness.referee.correctness.verifier import CallVerdict, Verifier
@@ -94,7 +95,7 @@ class PerturbedInput:
         """Return the numbers of the inputs that may be changed."""
         leaves = [
             (number, leaf)
-            for number, leaf in enumerate(self.workspace.tensors(self.workspace.sets[index].inputs))
+            for number, leaf in enumerate(map(unexpanded, self.workspace.tensors(self.workspace.sets[index].inputs)))
             if leaf.is_floating_point() and leaf.numel() > 1 and leaf.element_size() > 1
         ]
         reasons = restrictions([leaf for _, leaf in leaves])
@@ -165,19 +166,23 @@ class PerturbedInput:
         leaves = self.workspace.tensors(self.workspace.sets[index].inputs)
         rules = self.workspace.problem.rules.variants
         for number in order if rules else ():
-            flat = leaves[number].view(-1)
+            leaf = unexpanded(leaves[number])
+            flat = leaf.reshape(-1)  # a copy if the elements lie in another order, or with gaps
             sample = flat[:: max(1, flat.numel() // SAMPLE)].double()
             mean, spread = float(sample.mean()), float(sample.std())
             place = self.secret.randrange(flat.numel())
             kept = flat[place].clone()
-            for outlier in OUTLIERS if "large_values" in rules else ():
+            # In a run on the problem's own inputs, values are only mirrored about their mean.
+            for outlier in OUTLIERS if "large_values" in self.workspace.problem.rules.stress else ():
                 flat[place] = self._unlike_before(mean, outlier * spread, flat.dtype)
+                _write_back(flat, leaf)
                 if self._matters(index, before):
                     return f"one element of {paths[number]}"
             flat[place] = kept
             for share in SHARES:
                 step = round(1 / share)
                 flat[place % step :: step] = 2 * mean - flat[place % step :: step]
+                _write_back(flat, leaf)
                 if self._matters(index, before):
                     return f"one in {step} elements of {paths[number]}"
         return None
@@ -188,3 +193,9 @@ class PerturbedInput:
         limits = limits_for(self.required)
         # Without limits: searching places beyond them costs more than the comparison and is not needed here.
         return any(not compare(old, new, limits=UNLIMITED).within(limits) for old, new in zip(before, now, strict=True))
+
+
+def _write_back(flat: torch.Tensor, leaf: torch.Tensor) -> None:
+    """Write the values of `leaf.reshape(-1)` to `leaf`, unless they share memory."""
+    if flat.data_ptr() != leaf.data_ptr():
+        leaf.copy_(flat.view(leaf.shape))

@@ -52,6 +52,8 @@ class CallVerdict:
     reference: tuple[TensorComparison, ...] = ()
     kernelbench: bool | None = None
     """Result of KernelBench's rule, for the problem's own inputs only; None if it was not applied."""
+    outputs_right: bool = False
+    """Whether everything but the state is right, although the call failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +150,14 @@ class ValueCheck:
     def _enqueue(
         self, call: AnsweredCall, truth: Truth, readings: DeferredValues, underway: set[str]
     ) -> PendingCheck | None:
-        actual, expected = list(self.workspace.judged(call.index).values()), _judged(truth.answer)
+        actual, expected = list(self.workspace.judged(call.index).values()), self.workspace.expected(truth.answer)
         if (comparisons := _enqueued(actual, expected, readings)) is None:
             return None
         variant = self.workspace.variant(call.index)
         begun = PendingCheck(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
-        own = _judged(self._own(call))
+        own = self.workspace.expected(self._own(call))
         if (errors := _enqueued(own, expected, readings)) is None:
             return None
         count = len(self.workspace.sets[call.index].outputs) if variant == OWN else 0
@@ -176,7 +178,7 @@ class ValueCheck:
 
     def _judge(self, call: AnsweredCall, truth: Truth) -> CallVerdict:
         """Judge everything about one call, waiting for the device as needed."""
-        actual, expected = list(self.workspace.judged(call.index).values()), _judged(truth.answer)
+        actual, expected = list(self.workspace.judged(call.index).values()), self.workspace.expected(truth.answer)
         variant = self.workspace.variant(call.index)
         close: bool | None = None
         references = self._references.get(variant) if variant == OWN else None
@@ -184,7 +186,7 @@ class ValueCheck:
         own: list[torch.Tensor] | None = None
         if call.wanted or references is None:
             answer = self._own(call)
-            own = _judged(answer)
+            own = self.workspace.expected(answer)
             if variant == OWN:
                 count = len(self.workspace.sets[call.index].outputs)
                 close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
@@ -199,7 +201,7 @@ class ValueCheck:
             # Indices and counts may differ from the truth's by ties from float32 rounding, and values in kind. float32
             # may also be less exact on these inputs than on those for which its error was measured.
             answer = self._own(call)
-            own = _judged(answer)
+            own = self.workspace.expected(answer)
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             limits = [limits_for(self.required, reference) for reference in references]
             comparisons = _compared(actual, expected, own, limits)
@@ -210,7 +212,7 @@ class ValueCheck:
             self.required,
             references=references,
             expected=expected,
-            nearby=((weight, _judged(answer)) for weight, answer in nearby),
+            nearby=((weight, self.workspace.expected(answer)) for weight, answer in nearby),
         )
         if sensitivity is not None:
             limits = [limits_for(self.required, r, s) for r, s in zip(references, sensitivity, strict=True)]
@@ -248,9 +250,13 @@ class ValueCheck:
         names = list(self.workspace.judged(call.index))
         judgement = judge(comparisons, self.required, references=references, sensitivity=sensitivity, names=names)
         failure = judgement.failure or _constants(call.claim, tree, self._constant_limit(limits), own)
+        outputs_right = False
         if failure is not None:
             inside = [c.within(limit) for c, limit in zip(comparisons, limits, strict=True)]
             count = len(self.workspace.sets[call.index].outputs)
+            beside_state = inside[:count] + inside[count + len(self.workspace.compared_state) :]
+            constants = _constants(call.claim, tree, self._constant_limit(limits), own)
+            outputs_right = all(beside_state) and constants is None
             if all(inside[:count]) and not all(inside[count:]):
                 failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
         self._mistaken = self._mistaken or failure is not None
@@ -261,12 +267,8 @@ class ValueCheck:
             truth=source,
             reference=references,
             kernelbench=close,
+            outputs_right=outputs_right,
         )
-
-
-def _judged(answer: Answer) -> list[torch.Tensor]:
-    """Return the reference's tensors in the order of `Workspace.judged`."""
-    return [*answer.results(), *answer.inputs]
 
 
 def _enqueued(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -32,6 +32,9 @@ EXPECTED_DEVICE = "cuda"
 
 STATIC_BUFFER = "static_buffer"
 """Label: calls return the same memory, so a later call overwrites an earlier one's result."""
+
+BATCH_COUNTER = "batch_counter"
+"""Label: `num_batches_tracked` differs from the reference's, and nothing reads it."""
 
 OTHER_LAYOUT = "other_layout"
 """Label: an output has another memory layout than the reference's; converting it is part of the measured time."""
@@ -98,8 +101,26 @@ class Verifier:
                 self._mutated(call.index, late[call.index]) if late[call.index] and not finding.failure else finding
                 for call, finding in zip(planned_calls, findings, strict=True)
             ]
+        findings = [
+            self._with_missing_state(finding, claim) for finding, claim in zip(findings, done.claims, strict=True)
+        ]
+        if with_reference and self.workspace.problem.compare_state and self.workspace.wrong_counters(indices[0]):
+            self._label(BATCH_COUNTER)
         self._note_addresses(done)
         return findings
+
+    def _with_missing_state(self, finding: CallVerdict, claim: CallClaim) -> CallVerdict:
+        """Return the verdict, with missing state as the reason if outputs are right."""
+        missing = [name for name in claim.state_missing if name in self.workspace.compared_state]
+        if not missing or (finding.failure is not None and not finding.outputs_right):
+            return finding
+        reason = f"ModelNew has no state {missing[0][:200]!r}, which the reference updates"
+        failure = Failure(status=Status.wrong_state, reason=reason)
+        return replace(finding, failure=failure, outputs_right=True)
+
+    def _label(self, label: str) -> None:
+        if label not in self.labels:
+            self.labels.append(label)
 
     def _compare_again(self, indices: Sequence[int]) -> torch.Tensor | None:
         """Compare the inputs again after all reads; None if calls may change them."""
@@ -179,11 +200,23 @@ class Verifier:
                 self.labels.append("coerced_device")
             if not leaf.contiguous and OTHER_LAYOUT not in self.labels:
                 self.labels.append(OTHER_LAYOUT)
-        if claim.state_missing:
-            return Failure(
-                status=Status.wrong_state,
-                reason=f"ModelNew has no state {claim.state_missing[0][:200]!r}, which the reference updates",
-            )
+        if failure := self._reshaped(dict(claim.reshaped)):
+            return failure
+        return None
+
+    def _reshaped(self, shapes: Mapping[int, tuple[int, ...]]) -> Failure | None:
+        """Return the failure of a call that leaves inputs in other shapes."""
+        expected, paths = self.workspace.traits.reshaped, self.workspace.tree.paths("inputs")
+        drawn = {number: slot.shape for number, slot in enumerate(self.workspace.sets[0].inputs)}
+        for number, path in enumerate(paths):
+            right, got = ({**drawn, **changed}[number] for changed in (expected, shapes))
+            if right == got:
+                continue
+            if number in expected:
+                said = f"the reference changes the shape of {path} to {list(right)}; the call leaves it as {list(got)}"
+                return Failure(status=Status.wrong_state, reason=said)
+            said = f"the call changed the shape of its input {path} to {list(got)}; the reference keeps {list(right)}"
+            return Failure(status=Status.mutated_input, reason=said)
         return None
 
 
@@ -231,6 +264,8 @@ def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -
     failure = chosen.failure
     assert failure is not None
     # Only values depend on the inputs, not the structure of an answer.
+    own = [finding.failure is None for finding in findings if finding.variant == "own"]
+    prefix = "right on the problem's own inputs; " if own and all(own) and chosen.judgement is not None else ""
     suffix = (
         ""
         if chosen.variant == "own" or chosen.judgement is None
@@ -240,11 +275,19 @@ def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -
     if unmatched and failure.status in (Status.wrong_value, Status.low_precision):
         return Failure(
             status=Status.wrong_state,
-            reason=f"ModelNew has no parameter or buffer that matches the reference's {unmatched[0]!r}: "
+            reason=f"ModelNew has no parameter, buffer or tensor that matches the reference's {unmatched[0]!r}: "
             f"{failure.reason}"[:450],
             evidence=failure.evidence,
         )
-    return Failure(status=failure.status, reason=failure.reason[:420] + suffix + share, evidence=failure.evidence)
+    return Failure(
+        status=failure.status, reason=prefix + failure.reason[:380] + suffix + share, evidence=failure.evidence
+    )
+
+
+def kernelbench_rules(findings: Sequence[CallVerdict]) -> bool | None:
+    """Return whether outputs on own inputs are right; None without such a call."""
+    own = [finding for finding in findings if finding.variant == "own"]
+    return all(finding.failure is None or finding.outputs_right for finding in own) if own else None
 
 
 def summarise(findings: Sequence[CallVerdict]) -> Mapping[str, Any]:

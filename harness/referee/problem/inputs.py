@@ -2,13 +2,13 @@
 
 Trusted side. `InputRules`, from the problem's declaration, decides which variants are allowed. `get_inputs` runs under
 a default-device context, so that one written for the CPU draws on the GPU: a thousand times faster for large problems.
-If that fails, it runs on the CPU and the tensors are moved. See guides/design/reference_and_truth.md.
+If that fails, it runs on the CPU and the tensors are moved. Inputs keep the strides that `get_inputs` gave them. See
+guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.devices.device import seed_generators
+from harness.devices.layout import copied, in_order_of_memory, kept_strides, overlaps, unexpanded
 from harness.protocol.tensor_tree import TreeError, TreeSpec, flatten, unflatten
 from harness.referee.problem.loader import ProblemError, ReferenceModule, describe
 from harness.referee.problem.stress_variants import OWN, check_variant, transform
@@ -51,19 +52,19 @@ def draw(reference: ReferenceModule, *, seed: int, variant: str = OWN, device: t
         device: Where the tensors shall be.
 
     Returns:
-        The inputs, each contiguous and in memory of its own.
+        The inputs, each in memory of its own, with the strides that `get_inputs` gave it (`kept_strides`).
 
     Raises:
         ProblemError: `get_inputs` fails, or returns something that can't be placed in shared memory.
         ValueError: The variant is unknown.
     """
     check_variant(variant)
-    values, drawn_on = _own(reference, seed, device, nullcontext())
-    drawn, spec = _flatten(values)
+    values, drawn_on = _own(reference, seed, device, ())
+    drawn, spec = _flatten(values, reference.dtype)
     labels = _layout_labels(drawn, spec)
     leaves: list[torch.Tensor] = []
     for leaf in drawn:
-        leaves.append(_settled(leaf.detach().to(device), leaves))
+        leaves.append(_settled(leaf.detach(), leaves, device))
     labels += _transform(variant, leaves, spec, seed)
     return DrawnInputs(values=unflatten(spec, leaves), drawn_on=drawn_on, variant=variant, labels=tuple(labels))
 
@@ -92,8 +93,8 @@ def draw_into(
     """
     check_variant(variant)
     places, _ = flatten(list(targets))
-    values, drawn_on = _own(reference, seed, device, _DrawInPlace(places))
-    leaves, spec = _flatten(values)
+    values, drawn_on = _own(reference, seed, device, places)
+    leaves, spec = _flatten(values, reference.dtype)
     if len(leaves) != len(places):
         raise ProblemError(
             f"get_inputs returned {len(leaves)} tensors, but {len(places)} before; return the same number"
@@ -111,24 +112,24 @@ def _transform(variant: str, leaves: Sequence[torch.Tensor], spec: TreeSpec, see
     if variant == OWN:
         return []
     seed_generators(seed ^ _TRANSFORM_SALT)
-    return transform(variant, list(zip(spec.paths("inputs"), leaves, strict=True)), seed)
+    return transform(variant, list(zip(spec.paths("inputs"), map(unexpanded, leaves), strict=True)), seed)
 
 
 def _layout_labels(leaves: Sequence[torch.Tensor], spec: TreeSpec) -> list[str]:
-    """Return a label for each input that is not contiguous; shared memory makes it so."""
+    """Return a label for each input whose strides can't be kept."""
     paths = zip(spec.paths("inputs"), leaves, strict=True)
-    return [f"{path}: made contiguous" for path, leaf in paths if not leaf.is_contiguous()]
+    return [f"{path}: made contiguous, because its elements overlap" for path, leaf in paths if overlaps(leaf)]
 
 
 def _own(
-    reference: ReferenceModule, seed: int, device: torch.device, around: Any
+    reference: ReferenceModule, seed: int, device: torch.device, places: Sequence[torch.Tensor]
 ) -> tuple[Any, Literal["device", "cpu"]]:
     """Call `get_inputs` on the device or, if that fails, on the CPU; name the place."""
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]  # the generators of a device not in use can't be seeded
     try:
         seed_generators(seed)
-        with torch.no_grad(), around, torch.device(device):
+        with torch.no_grad(), _DrawInPlace(places), torch.device(device):
             values = reference.get_inputs()
         leaves = flatten(values)[0]
         if all(leaf.device.type == device.type for leaf in leaves):
@@ -141,7 +142,7 @@ def _own(
         pass
     try:
         seed_generators(seed)
-        with torch.no_grad():
+        with torch.no_grad(), _DrawInPlace(()):
             return reference.get_inputs(), "cpu"
     except (torch.OutOfMemoryError, MemoryError):
         raise
@@ -149,8 +150,11 @@ def _own(
         raise ProblemError(f"get_inputs failed: {describe(error)}") from error
 
 
-def _flatten(values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
-    """Return the inputs' tensors, checked to be storable in shared memory."""
+def _flatten(values: Any, dtype: torch.dtype | None) -> tuple[list[torch.Tensor], TreeSpec]:
+    """Return the inputs' tensors, checked to be storable in shared memory.
+
+    Floating-point tensors are converted to `dtype`, if given.
+    """
     if not isinstance(values, list | tuple):
         raise ProblemError(f"get_inputs returns a {type(values).__name__}, not a list")
     try:
@@ -165,19 +169,24 @@ def _flatten(values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
     for path, leaf in zip(spec.paths("inputs"), leaves, strict=True):
         if leaf.layout is not torch.strided or leaf.is_quantized:
             raise ProblemError(f"{path} is not a dense tensor ({leaf.layout}); return plain tensors")
+    if dtype is not None:
+        leaves = [copied(leaf, dtype=dtype) if leaf.is_floating_point() else leaf for leaf in leaves]
     return leaves, spec
 
 
 class _DrawInPlace(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Lets random draws fill waiting targets of the same shape, dtype and device.
 
-    Each target is used once, in order. A draw that turns out to be an intermediate has used a target as scratch memory;
-    `_move_in` copies every leaf to its place afterwards.
+    Each target is used once, in order; a transposed one waits for the draw before it is transposed. A draw that turns
+    out to be an intermediate has used a target as scratch memory; `_move_in` copies every leaf to its place afterwards.
+
+    Memory that nothing writes (`torch.empty`, for example for results) becomes NaN, or zero in integer types: otherwise
+    the same seed would give other values.
     """
 
     def __init__(self, targets: Sequence[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._free = [target for target in targets if target.is_contiguous()]
+        self._free = [dense for target in targets if (dense := in_order_of_memory(target)) is not None]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -196,10 +205,22 @@ class _DrawInPlace(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 same_device = target.device.type == device.type and device.index in (None, target.device.index)
                 if tuple(target.shape) == sizes and target.dtype is dtype and same_device:
                     return fill(self._free.pop(i).detach())
-        return func(*args, **kwargs)
+        made = func(*args, **kwargs)
+        if func in _EMPTY and made.layout is torch.strided and not made.is_quantized:
+            made.fill_(float("nan") if made.is_floating_point() or made.is_complex() else 0)
+        return made
 
 
 _aten = torch.ops.aten
+_EMPTY = frozenset(
+    {
+        _aten.empty.memory_format,
+        _aten.empty_like.default,
+        _aten.empty_strided.default,
+        _aten.new_empty.default,
+        _aten.new_empty_strided.default,
+    }
+)
 _INTEGER_FILLS = frozenset({_aten.randint.default, _aten.randint.low})
 _FILLS: dict[Any, Any] = {
     _aten.rand.default: lambda args: (tuple(args[0]), lambda out: out.uniform_()),
@@ -219,7 +240,9 @@ def _move_in(leaves: Sequence[torch.Tensor], places: Sequence[torch.Tensor], spe
                 f"get_inputs returned {leaf.dtype} {tuple(leaf.shape)} as {path}, but "
                 f"{place.dtype} {tuple(place.shape)} before; return the same shapes and dtypes"
             )
-        held = leaf.detach()
+        if kept_strides(leaf) != kept_strides(place) and unexpanded(place).shape != place.shape:
+            raise ProblemError(f"get_inputs expanded {path} in another way before; return the same strides")
+        held, place = unexpanded(leaf.detach()), unexpanded(place)
         if held.device == place.device and held.data_ptr() == place.data_ptr() and held.stride() == place.stride():
             continue
         if any(_overlap(_span(held), span) for span in spans):
@@ -239,7 +262,8 @@ def _overlap(a: tuple[torch.device, int, int], b: tuple[torch.device, int, int])
     return a[0] == b[0] and max(a[1], b[1]) < min(a[2], b[2])
 
 
-def _settled(leaf: torch.Tensor, earlier: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return `leaf`, or a contiguous copy if it has gaps, overlaps or shares memory."""
+def _settled(leaf: torch.Tensor, earlier: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
+    """Return `leaf`, or a copy on `device` if it is elsewhere or shares memory."""
+    leaf = leaf.resolve_conj().resolve_neg()
     shared = any(_overlap(_span(leaf), _span(other)) for other in earlier)
-    return leaf.clone(memory_format=torch.contiguous_format) if shared or not leaf.is_contiguous() else leaf
+    return copied(leaf, device=device) if shared or leaf.device != device or overlaps(leaf) else leaf

@@ -13,11 +13,12 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from harness.catalog.sizes import UNKNOWN, apply_sizes, constants
 from harness.core import python_ast
@@ -48,12 +49,17 @@ class ReferenceModule:
         module: ModuleType,
         sizes: Mapping[str, Any],
         progress_marker: ProgressMarker = NOWHERE,
+        moves: MovesFromCuda | None = None,
     ) -> None:
         self.problem = problem
         self.workload = workload
         self._progress_marker = progress_marker
         self.sizes = sizes
         """Values of the file's constants at this workload, for declared costs and for display."""
+        self.dtype: torch.dtype | None = None if problem.dtype is None else getattr(torch, problem.dtype)
+        """Type of floating-point inputs, parameters and buffers; None leaves them as they are created."""
+        self.moves = moves
+        """On a machine without a GPU: keeps what the file puts on "cuda" on the CPU. None if the file names no GPU."""
         self._module = module
         self._model_class = self._member("Model")
         if not (isinstance(self._model_class, type) and issubclass(self._model_class, torch.nn.Module)):
@@ -62,9 +68,11 @@ class ReferenceModule:
         self._get_init_inputs = self._callable("get_init_inputs")
         weakref.finalize(self, sys.modules.pop, module.__name__, None)
 
-    def at(self, step: Phase) -> AbstractContextManager[None]:
+    @contextmanager
+    def at(self, step: Phase) -> Iterator[None]:
         """Mark that the problem's code runs in this phase; required around each such call."""
-        return self._progress_marker.at(self.problem, self.workload, step)
+        with self._progress_marker.at(self.problem, self.workload, step), self.moves or nullcontext():
+            yield
 
     def get_inputs(self) -> Any:
         """Return the result of the problem's `get_inputs`; raise whatever it raises.
@@ -106,6 +114,7 @@ class ReferenceModule:
         Raises:
             ProblemError: The constructor fails, or the model can't be moved.
         """
+        dtype = dtype or self.dtype
         arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
         seed_generators(seed)
         with self._blame("Model(*get_init_inputs()) failed"), cuda_missed(), self.at(Phase.CONSTRUCTOR):
@@ -157,18 +166,53 @@ def load_reference(problem: Problem, workload: Workload, progress_marker: Progre
         code = compile(tree, str(problem.path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ProblemError(f"the file is not valid Python: {describe(error)}") from error
+    moves = _moves_from_cuda(problem)
     sys.modules[name] = module
     try:
-        with cuda_missed(), progress_marker.at(problem, workload, Phase.IMPORT):
+        with cuda_missed(), progress_marker.at(problem, workload, Phase.IMPORT), moves or nullcontext():
             exec(code, module.__dict__)
         sizes = {key: getattr(module, key, UNKNOWN) for key in constants(tree)}
-        return ReferenceModule(problem, workload, module, sizes, progress_marker)
+        return ReferenceModule(problem, workload, module, sizes, progress_marker, moves)
     except ProblemError:
         sys.modules.pop(name, None)
         raise
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise ProblemError(f"the file fails on import: {describe(error)}") from error
+
+
+class MovesFromCuda(TorchFunctionMode):
+    """Keeps tensors that the problem creates on or moves to "cuda" on the CPU.
+
+    `moved` tells whether that happened.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.cuda:
+            self.moved = True
+            return args[0]
+        if _names_cuda(kwargs.get("device")):
+            self.moved = True
+            kwargs = {name: value for name, value in kwargs.items() if name != "device"}
+            if func is torch.Tensor.to:
+                kwargs["device"] = args[0].device
+        elif func is torch.Tensor.to and len(args) > 1 and _names_cuda(args[1]):
+            self.moved = True
+            args = (args[0], args[0].device, *args[2:])
+        return func(*args, **kwargs)
+
+
+def _names_cuda(device: object) -> bool:
+    return isinstance(device, str | torch.device) and str(device).partition(":")[0] == "cuda"
+
+
+def _moves_from_cuda(problem: Problem) -> MovesFromCuda | None:
+    return MovesFromCuda() if "cuda" in problem.source and not torch.cuda.is_available() else None
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def checked_variants(problem: Problem, own_draws: int) -> list[tuple[str, int]]:
     Returns:
         Pairs (variant, part): the problem's own inputs first, then each stress variant twice.
     """
-    stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
+    stress = [(variant, part) for variant in problem.rules.stress for part in range(STRESS_DRAWS)]
     return [(OWN, part) for part in range(own_draws)] + stress
 
 
@@ -130,15 +130,15 @@ def _large_values(changeable: Named, seed: int) -> list[str]:
     for path, leaf in changeable:
         least = max(1, min(LEAST_OUTLIERS, leaf.numel() // OUTLIER_SPACING))
         count = min(max(least, round(leaf.numel() * OUTLIER_SHARE)), MAX_OUTLIERS)
-        flat = leaf.view(-1)
         smallest = LEAST_BASE * _sample(leaf).double().abs().amax()
         at = torch.randint(leaf.numel(), (count,), device=leaf.device)
         # The factor depends only on the place: a place that is drawn twice gets the same value from both writes.
         factor = 10.0 ** (low + (high - low) * (at.double() * _GOLDEN).frac())
         limit = torch.finfo(leaf.dtype).max / 64
-        base = flat[at].double()
+        view, index = _indexed(leaf, at)
+        base = view[index].double()
         base = torch.where(base.abs() < smallest, smallest * base.sign(), base)
-        flat[at] = (base * factor).clamp_(-limit, limit).to(leaf.dtype)
+        view[index] = (base * factor).clamp_(-limit, limit).to(leaf.dtype)
         labels.append(f"{path}: {count} values multiplied by 100 to 1000")
     return labels
 
@@ -195,7 +195,7 @@ def restrictions(tensors: Sequence[torch.Tensor]) -> list[str | None]:
     Samples `SAMPLE` evenly spread places, and up to eight rows for sums. Synchronises with the device once.
 
     Args:
-        tensors: Contiguous floating-point tensors of two elements or more.
+        tensors: Floating-point tensors of two elements or more, whose elements do not overlap.
 
     Returns:
         For each tensor the reason, or None if its values look unrestricted.
@@ -219,10 +219,11 @@ def _figures(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
     }
     if tensor.dim() >= 2 and tensor.shape[-1] == tensor.shape[-2] > 2:
         rows = min(tensor.shape[-1], 128)
-        corner = tensor.view(-1, *tensor.shape[-2:])[0][:rows, :rows]
+        corner = tensor[(0,) * (tensor.dim() - 2)][:rows, :rows]
         found["symmetric"] = (corner == corner.mT).all()
     if tensor.dim() >= 2 and tensor.shape[-1] > 2:
-        rows_of = tensor.view(-1, tensor.shape[-1])[:8].double()
+        lines = torch.arange(min(8, tensor.numel() // tensor.shape[-1]), device=tensor.device)
+        rows_of = tensor[torch.unravel_index(lines, tensor.shape[:-1])].double()
         if len(rows_of) > 1:
             found |= {"from_one": (rows_of.sum(-1) - 1).abs().max(), "least": rows_of.min()}
     return found
@@ -250,9 +251,18 @@ def _read(scalars: Sequence[dict[str, torch.Tensor]]) -> list[_Figures]:
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    """Return evenly spread values of a contiguous tensor, all of a small one."""
-    flat = tensor.view(-1)
-    return flat if flat.numel() <= SAMPLE else flat[_places(flat.numel(), tensor.device)]
+    """Return evenly spread values of a tensor, all of a small one."""
+    if tensor.numel() <= SAMPLE:
+        return tensor.reshape(-1)
+    view, index = _indexed(tensor, _places(tensor.numel(), tensor.device))
+    return view[index]
+
+
+def _indexed(tensor: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """Return a view, and an index of it for flat places in logical order."""
+    if tensor.is_contiguous():
+        return tensor.view(-1), (places,)
+    return tensor, torch.unravel_index(places, tensor.shape)
 
 
 @lru_cache(maxsize=32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -19,7 +19,8 @@ import torch
 from harness.core.choices import PrecisionClass
 from harness.core.status import one_line
 from harness.devices.device import Device
-from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, times_written, unmoved
+from harness.devices.layout import copied, with_strides_of
+from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.rounding import Rounding, rounded
@@ -39,6 +40,10 @@ class Traits:
         shapes: Shapes of the output tensors.
         dtypes: Types of the output tensors.
         strides: In elements, by output number: outputs that are not contiguous, or lazily negated or conjugated.
+        reshaped: By input number: shapes after the call of inputs whose shape it changed.
+        counters: Values after the call of the batch counters among `updates_state` that nothing reads: those of batch
+            norms with a fixed momentum.
+        destinations: Numbers of the inputs that hold the results, if it returns nothing.
     """
 
     draws_random: bool
@@ -48,6 +53,9 @@ class Traits:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[torch.dtype, ...]
     strides: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    reshaped: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    destinations: tuple[int, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
 
     def result_names(self) -> list[str]:
         """Return the names of `Answer.results`."""
@@ -100,6 +108,8 @@ class Reference:
         self._seed = seed
         self.model = reference.model(seed, device.torch_device)
         self.initial_state = {name: value.clone() for name, value in state_of(self.model).items()}
+        self.drawn = self._drawn()
+        """Random tensors that the constructor keeps as plain attributes (hidden states), by name."""
         self._double: torch.nn.Module | None = None
         self._double_device = device.torch_device
         self._double_state: dict[str, torch.Tensor] = {}
@@ -122,6 +132,19 @@ class Reference:
         """Why the truth is the float32 reference; None if it is float64."""
         return self._float32_because
 
+    def _drawn(self) -> dict[str, torch.Tensor]:
+        """Return copies of the plain tensors whose values depend on the seed."""
+        plain = plain_tensors(self.model)
+        if not plain:
+            return {}
+        # Tables and masks are the same under every seed: a solution need not keep them.
+        others = plain_tensors(self._reference.model(self._seed ^ 1, None))
+        return {
+            name: value.detach().clone()
+            for name, value in plain.items()
+            if name in others and not same_bits(value.cpu(), others[name].cpu())
+        }
+
     @property
     def state_bytes(self) -> int:
         """Bytes of parameters and buffers."""
@@ -129,7 +152,8 @@ class Reference:
 
     def forward(self, arguments: Sequence[object]) -> object:
         """Call the model, without anything else, as it is timed."""
-        return self.model(*arguments)
+        with self._reference.moves or nullcontext():
+            return self.model(*arguments)
 
     def try_out(self, arguments: Sequence[object], seed: int) -> Traits:
         """Call the reference once and record its behaviour.
@@ -139,10 +163,12 @@ class Reference:
             seed: Seed of the generators for the call.
 
         Raises:
-            ProblemError: The call fails, or its output is not finite, not dense, or not comparable.
+            ProblemError: The call fails, or its output is not dense or not comparable, or tells nothing: no tensor, no
+                change of inputs or state, no finite value.
         """
         leaves, _ = flatten(list(arguments))
-        before = [leaf.clone() for leaf in leaves]
+        before = [copied(leaf) for leaf in leaves]
+        after = [leaf.detach() for leaf in leaves]  # other tensor objects: the call may change a tensor's shape
         writes = [times_written(leaf) for leaf in leaves]
         held = self._held = Attributes(self.model)
         self._device.reseed(seed)
@@ -161,16 +187,15 @@ class Reference:
             raise ProblemError(
                 f"the reference returns a {opaque[0][1]} at {opaque[0][0]}, which can't be compared; return tensors"
             )
-        if not outputs and not tree.floats():
-            raise ProblemError("the reference returns no tensor; return at least one")
         for path, leaf in zip(tree.paths("output"), outputs, strict=True):
             if leaf.layout is not torch.strided or leaf.is_quantized:
                 kind = "quantised" if leaf.is_quantized else f"not dense ({leaf.layout})"
                 raise ProblemError(f"the reference's {path} is {kind}, which can't be compared; return plain tensors")
-            if leaf.is_floating_point() and not all_finite(leaf):
-                raise ProblemError(
-                    f"the reference's {path} is not finite on its own inputs; change get_inputs or the formula"
-                )
+        if outputs and not any(any_finite(leaf) for leaf in outputs):
+            raise ProblemError(
+                "the reference returns no finite value on its own inputs, which any solution could return as well; "
+                "change get_inputs or the formula"
+            )
         state = state_of(self.model)
         for name, before_call in self.initial_state.items():
             if name not in state or state[name].shape != before_call.shape or state[name].dtype != before_call.dtype:
@@ -183,7 +208,7 @@ class Reference:
             draws_random=self._random_state() != random_before,
             # A write without effect on this draw (a clamp) may have one on the next.
             mutates_inputs=writes != [times_written(leaf) for leaf in leaves]
-            or any(not torch.equal(a, b) for a, b in zip(before, leaves, strict=True)),
+            or any(not same_bits(a, b) for a, b in zip(before, after, strict=True)),
             updates_state=tuple(
                 name for name, value in state.items() if not torch.equal(value, self.initial_state[name])
             ),
@@ -195,13 +220,37 @@ class Reference:
                 for number, leaf in enumerate(outputs)
                 if not leaf.is_contiguous() or leaf.is_neg() or leaf.is_conj()
             },
+            counters=self._counters(state),
+            destinations=tuple(n for n, pair in enumerate(zip(before, after, strict=True)) if not same_bits(*pair))
+            if not outputs
+            else (),
+            reshaped={
+                number: tuple(leaf.shape)
+                for number, (leaf, old) in enumerate(zip(leaves, before, strict=True))
+                if leaf.shape != old.shape
+            },
         )
+        if not (outputs or tree.floats() or self._traits.mutates_inputs or self._traits.updates_state):
+            raise ProblemError(
+                "the reference returns no tensor and changes neither an input nor its state; return at least one tensor"
+            )
         self._changing = held.changed()
         self._expect_on_gpu(arguments)
         if self._traits.draws_random:
             self._float32_because = "the reference draws random numbers in its forward"
         self.restore_state()
         return self._traits
+
+    def _counters(self, state: Mapping[str, torch.Tensor]) -> dict[str, int]:
+        """Return the batch counters that the call advanced, if nothing reads them."""
+        found = {}
+        for name, value in state.items():
+            module, _, last = name.rpartition(".")
+            if last != "num_batches_tracked" or torch.equal(value, self.initial_state[name]):
+                continue
+            if getattr(self.model.get_submodule(module), "momentum", None) is not None:
+                found[name] = int(value)
+        return found
 
     def _expect_on_gpu(self, arguments: Sequence[object]) -> None:
         """Raise `ProblemError` if the reference works on the CPU but would fail on a GPU."""
@@ -226,7 +275,7 @@ class Reference:
         Returns:
             The answer in the reference's own types.
         """
-        own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
+        own = [copied(leaf) for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
         with self._reference.at(Phase.FORWARD):
             return self._answer(self.model, self.initial_state, own, tree, seed)
 
@@ -279,13 +328,14 @@ class Reference:
                 if moved is None and weights is None:
                     continue
                 state = self.initial_state if weights is None else dict(zip(self.initial_state, weights, strict=True))
-                answer = self._truth_if_any(list(inputs) if moved is None else moved, state, tree, seed)
+                near = list(inputs) if moved is None else list(map(with_strides_of, moved, inputs))
+                answer = self._truth_if_any(near, state, tree, seed)
             except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
                 return
             if answer is None:
                 return
-            del moved, weights, state
+            del moved, weights, state, near
             yield way.weight, answer
 
     def _truth_if_any(
@@ -298,7 +348,7 @@ class Reference:
         """
         if self._float32_because is not None:
             try:
-                own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
+                own = [copied(leaf) for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
                 _copy_state(state, self.model)
                 with self._reference.at(Phase.TRUTH):
                     return self._answer(self.model, state, own, tree, seed)
@@ -361,6 +411,8 @@ class Reference:
         self._device.reseed(seed)
         standing = self._standing if model is self.model else self._double_standing
         before = standing.written()
+        # Other tensor objects: the call may change a tensor's shape.
+        left = tuple(leaf.detach() for leaf in inputs) if self.traits.mutates_inputs else ()
         with torch.no_grad():
             result = model(*unflatten(tree, inputs))
         self._check_left_alone(model, initial, before, standing.written())
@@ -376,8 +428,11 @@ class Reference:
         else:
             state = {}
         # An output that is an input counts with its value at this moment.
-        left = tuple(inputs) if self.traits.mutates_inputs else ()
         return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=left)
+
+    def told(self, answer: Answer) -> tuple[torch.Tensor, ...]:
+        """Return the outputs, or the inputs that hold the results if there are none."""
+        return tuple(answer.inputs[number] for number in self.traits.destinations) or answer.leaves
 
     def changed_inputs(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> tuple[int, ...]:
         """Return the numbers of the inputs that a call of the reference changes.
@@ -387,10 +442,10 @@ class Reference:
             tree: As in `answer`.
             seed: As in `answer`.
         """
-        own = [leaf.clone() for leaf in inputs]
+        own = [copied(leaf) for leaf in inputs]
         with self._reference.at(Phase.FORWARD):
             self._answer(self.model, self.initial_state, own, tree, seed)
-        return tuple(n for n, (a, b) in enumerate(zip(inputs, own, strict=True)) if not torch.equal(a, b))
+        return tuple(n for n, (a, b) in enumerate(zip(inputs, own, strict=True)) if not same_bits(a, b))
 
     def _check_left_alone(
         self,
@@ -467,6 +522,22 @@ def all_finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(tensor.float() if tensor.element_size() == 1 else tensor).all())
 
 
+def any_finite(tensor: torch.Tensor) -> bool:
+    """Return whether any value is finite, or there are none."""
+    if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    return bool(torch.isfinite(tensor.float() if tensor.element_size() == 1 else tensor).any())
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two tensors have one shape and the same values; NaN equals NaN."""
+    if a.shape != b.shape or a.dtype is not b.dtype:
+        return False
+    if torch.equal(a, b):
+        return True
+    return a.is_floating_point() and a.element_size() > 1 and bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
 def _rounded(
     tensors: list[torch.Tensor], precision: PrecisionClass, way: Rounding, seed: int
 ) -> list[torch.Tensor] | None:
@@ -477,7 +548,7 @@ def _rounded(
 
 
 def _as_double(leaf: torch.Tensor, device: torch.device) -> torch.Tensor:
-    return leaf.to(device=device, dtype=_double_of(leaf), copy=True)
+    return copied(leaf, device=device, dtype=_double_of(leaf))
 
 
 def _doubled(tensor: torch.Tensor) -> torch.Tensor:

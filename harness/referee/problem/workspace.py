@@ -20,6 +20,7 @@ from harness.catalog.sizes import evaluate
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.devices.device import Arena, Device, DeviceError, aligned, tensor_bytes
+from harness.devices.layout import kept_strides, memory_of
 from harness.protocol.fields import MAX_ITEMS
 from harness.protocol.messages import Region
 from harness.protocol.tensor_tree import flatten, unflatten
@@ -102,7 +103,8 @@ def key_of(problem: Problem, workload: Workload) -> Hashable:
 
     It has the sizes, too: callers of the Python API may give several of them one name.
     """
-    return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
+    rules = problem.rules, problem.compare_state
+    return problem.digest, problem.precision, rules, workload.name, str(sorted(workload.sizes.items()))
 
 
 class Workspace:
@@ -144,23 +146,24 @@ class Workspace:
         self.oracle = Reference(self._reference, device, self.model_seed)
         first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
         self.drawn_on = first.drawn_on
+        self._layout_notes = first.labels
         leaves, self.tree = flatten(list(first.values))
         if opaque := self.tree.opaque("inputs"):
             raise ProblemError(
                 f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which shared memory can't hold; return "
                 "tensors and numbers"
             )
+        self._input_metas = [(tuple(leaf.shape), leaf.dtype, kept_strides(leaf)) for leaf in leaves]
         arguments = unflatten(self.tree, leaves)
         self.traits = self.oracle.try_out(arguments, self._new_seed())
         counts = {
             "get_inputs": len(leaves),
             "forward": len(self.traits.shapes),
-            "state": len(self.oracle.initial_state),
+            "state": len(self.oracle.initial_state) + len(self.oracle.drawn),
         }
         if (most := max(counts, key=lambda what: counts[what])) and counts[most] > MAX_ITEMS:
             raise ProblemError(f"{most} has {counts[most]} tensors; at most {MAX_ITEMS} are supported")
         self.init_leaves, self.init_tree = flatten(list(self._reference.init_inputs()))
-        self._input_metas = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
         del first, leaves, arguments
         self.sets: tuple[InputSet, ...] = ()
         self._views: dict[Region, torch.Tensor] = {}
@@ -184,6 +187,17 @@ class Workspace:
         self.draw(0)
         self.truth_source = self.truth(0).source
 
+    @property
+    def input_notes(self) -> tuple[str, ...]:
+        """Unusual facts about the inputs: layouts, devices, changes by calls."""
+        paths = self.tree.paths("inputs")
+        notes = list(self._layout_notes)
+        if self._reference.moves is not None and self._reference.moves.moved:
+            notes.append("the problem names the device cuda; its tensors are on the CPU here")
+        notes += [f"{paths[n]}: a call changes its shape to {list(s)}" for n, s in self.traits.reshaped.items()]
+        notes += [f"{paths[n]}: a call writes its results there" for n in self.traits.destinations]
+        return tuple(notes)
+
     def _new_seed(self) -> int:
         return self._secret.getrandbits(62)
 
@@ -197,7 +211,7 @@ class Workspace:
             # In a module of its own: tensors that its functions keep between calls must have data.
             with torch.device("meta"):
                 leaves, _ = flatten(list(load_reference(self.problem, self.workload, progress_marker).get_inputs()))
-            set_bytes = sum(tensor_bytes(tuple(leaf.shape), leaf.dtype) for leaf in leaves)
+            set_bytes = sum(tensor_bytes(tuple(leaf.shape), leaf.dtype, kept_strides(leaf)) for leaf in leaves)
         except (Exception, SystemExit):
             return
         budget = self._budget_bytes()
@@ -229,22 +243,23 @@ class Workspace:
         offset = 0
         guard_bytes = HOST_GUARD_BYTES if self.device.kind is DeviceKind.HOST else 0
 
-        def room(shape: tuple[int, ...], dtype: torch.dtype) -> int:
-            return aligned(tensor_bytes(shape, dtype)) + guard_bytes
+        def room(shape: tuple[int, ...], dtype: torch.dtype, strides: tuple[int, ...] | None = None) -> int:
+            return aligned(tensor_bytes(shape, dtype, strides)) + guard_bytes
 
-        def place(shape: tuple[int, ...], dtype: torch.dtype) -> Region:
+        def place(shape: tuple[int, ...], dtype: torch.dtype, strides: tuple[int, ...] | None = None) -> Region:
             nonlocal offset
-            slot = Region(offset=offset, shape=shape, dtype=str(dtype).removeprefix("torch."))
-            offset += room(shape, dtype)
+            slot = Region(offset=offset, shape=shape, dtype=str(dtype).removeprefix("torch."), strides=strides)
+            offset += room(shape, dtype, strides)
             return slot
 
         self.init_slots = tuple(place(tuple(leaf.shape), leaf.dtype) for leaf in self.init_leaves)
-        self.state_slots = {name: place(tuple(value.shape), value.dtype) for name, value in state.items()}
+        given = {**state, **self.oracle.drawn}
+        self.state_slots = {name: place(tuple(value.shape), value.dtype) for name, value in given.items()}
         fixed_bytes = offset
         output_metas = list(zip(self.traits.shapes, self.traits.dtypes, strict=True))
         state_metas = [(tuple(state[name].shape), state[name].dtype) for name in self.traits.updates_state]
-        metas = (*self._input_metas, *output_metas, *state_metas)
-        set_bytes = sum(room(shape, dtype) for shape, dtype in metas)
+        set_bytes = sum(room(*meta) for meta in self._input_metas)
+        set_bytes += sum(room(*meta) for meta in (*output_metas, *state_metas))
         if set_bytes <= SMALL_SET_BYTES:
             wanted = max(wanted, small_wanted)
         self.set_bytes = set_bytes
@@ -269,21 +284,46 @@ class Workspace:
         """Return a new tensor over a region."""
         held = self._views.get(slot)
         if held is None:
-            held = self._views[slot] = self.arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
+            held = self._views[slot] = self.arena.tensor(
+                slot.offset, slot.shape, getattr(torch, slot.dtype), slot.strides
+            )
         return held.detach()  # a new tensor object: the problem's code may change its shape in place
 
     def tensors(self, slots: Sequence[Region]) -> list[torch.Tensor]:
         """Return new tensors over several regions."""
         return [self.tensor(slot) for slot in slots]
 
+    @property
+    def compared_state(self) -> tuple[str, ...]:
+        """Names of the updated state that is compared.
+
+        Batch counters are not, and no state is if the run's rules compare outputs only.
+        """
+        traits = self.traits
+        if not self.problem.compare_state and (traits.tree.slots or traits.tree.floats() or traits.mutates_inputs):
+            return ()
+        return tuple(name for name in traits.updates_state if name not in traits.counters)
+
     def judged(self, index: int) -> dict[str, torch.Tensor]:
         """Return what is judged of a call: outputs, updated state, changeable inputs."""
         own, traits = self.sets[index], self.traits
-        names, slots = traits.result_names(), [*own.outputs, *own.state]
+        state = dict(zip(traits.updates_state, own.state, strict=True))
+        names = [*traits.tree.paths("output"), *(f"state {name}" for name in self.compared_state)]
+        slots = [*own.outputs, *(state[name] for name in self.compared_state)]
         if traits.mutates_inputs:
             names += self.tree.paths("inputs")
             slots += own.inputs
         return dict(zip(names, self.tensors(slots), strict=True))
+
+    def expected(self, answer: Answer) -> list[torch.Tensor]:
+        """Return an answer's tensors in the order of `judged`."""
+        return [*answer.leaves, *(answer.state[name] for name in self.compared_state), *answer.inputs]
+
+    def wrong_counters(self, index: int) -> tuple[str, ...]:
+        """Return the names of batch counters that differ from the reference's."""
+        counters = self.traits.counters
+        held = zip(self.traits.updates_state, self.sets[index].state, strict=True)
+        return tuple(name for name, slot in held if name in counters and int(self.tensor(slot)) != counters[name])
 
     @property
     def call_bytes(self) -> int:
@@ -299,8 +339,9 @@ class Workspace:
         """Write constructor arguments and state, and clear what a contestant left."""
         for slot, leaf in zip(self.init_slots, self.init_leaves, strict=True):
             self.tensor(slot).copy_(leaf)
+        given = {**self.oracle.initial_state, **self.oracle.drawn}
         for name, slot in self.state_slots.items():
-            self.tensor(slot).copy_(self.oracle.initial_state[name])
+            self.tensor(slot).copy_(given[name])
         slots = [slot for held in self.sets for slot in (*held.inputs, *held.outputs, *held.state)]
         self._region(slots).zero_()
 
@@ -357,7 +398,7 @@ class Workspace:
     def _note(self, index: int, drawn: Sequence[torch.Tensor]) -> None:
         """Store the checksums of the set's inputs, without waiting for the device."""
         with self.ledger.spend("digests"):
-            self._drawn[index] = checksums(drawn, salt=self._salt)
+            self._drawn[index] = checksums([memory_of(tensor) for tensor in drawn], salt=self._salt)
 
     def poison(self, index: int) -> None:
         """Fill the set's outputs and state with the pattern."""
@@ -369,7 +410,7 @@ class Workspace:
         if not slots:
             return self._words[:0]
         begin, last = slots[0].offset, slots[-1]
-        end = last.offset + tensor_bytes(last.shape, getattr(torch, last.dtype))
+        end = last.offset + tensor_bytes(last.shape, getattr(torch, last.dtype), last.strides)
         return self.tensor(Region(offset=begin, shape=(end - begin,), dtype="uint8"))
 
     def hold_back(self, indices: Sequence[int]) -> None:
@@ -383,7 +424,7 @@ class Workspace:
         return [
             Span(
                 first=slot.offset // WORD_BYTES,
-                words=tensor_bytes(slot.shape, getattr(torch, slot.dtype)) // WORD_BYTES,
+                words=tensor_bytes(slot.shape, getattr(torch, slot.dtype), slot.strides) // WORD_BYTES,
                 dtype=getattr(torch, slot.dtype),
             )
             for slot in self.sets[index].inputs
@@ -434,7 +475,8 @@ class Workspace:
             Bool tensor on the device: all inputs of the first set, then of the next.
         """
         with self.ledger.spend("digests"):
-            now = checksums([t for index in indices for t in self.tensors(self.sets[index].inputs)], salt=self._salt)
+            tensors = [tensor for index in indices for tensor in self.tensors(self.sets[index].inputs)]
+            now = checksums([memory_of(tensor) for tensor in tensors], salt=self._salt)
             before = torch.cat([self._drawn[index] for index in indices]) if indices else now
             return now != before
 

@@ -13,6 +13,7 @@ import torch
 
 from harness.core.choices import PrecisionClass
 from harness.devices.device import Device
+from harness.devices.layout import copied, unexpanded
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.problem.truth import Reference
@@ -38,11 +39,12 @@ def run_model(
     model: Callable[..., Any], inputs: Sequence[torch.Tensor], sample: ReferenceCall, oracle: Reference, device: Device
 ) -> Leaves:
     """The outputs of one call of `model`; its state and inputs stay unchanged."""
-    own = [leaf.clone() for leaf in inputs] if oracle.traits.mutates_inputs else list(inputs)
+    own = [copied(leaf) for leaf in inputs] if oracle.traits.mutates_inputs else list(inputs)
     device.reseed(sample.seed)
     with torch.no_grad():
         result = model(*unflatten(sample.tree, own))
-    leaves = tuple(leaf.clone() if oracle.traits.updates_state else leaf for leaf in flatten(result)[0])
+    results = [own[number] for number in oracle.traits.destinations] or flatten(result)[0]
+    leaves = tuple(leaf.clone() if oracle.traits.updates_state else leaf for leaf in results)
     oracle.restore_state()
     return leaves
 
@@ -109,7 +111,7 @@ def unread_tiles(sample: ReferenceCall, oracle: Reference, device: Device) -> li
     """One wrong answer per input dimension: the last tile counts as zero."""
     found = []
     for i, (path, leaf) in enumerate(zip(sample.tree.paths("input"), sample.inputs, strict=True)):
-        for dim, size in enumerate(leaf.shape):
+        for dim, size in enumerate(unexpanded(leaf).shape):
             if leaf.is_floating_point() and size > 1:
                 found.append(
                     Wrong(
@@ -126,9 +128,9 @@ def _without_tile(
     index: int, dim: int, oracle: Reference, device: Device
 ) -> Callable[[ReferenceCall, Leaves], Sequence[torch.Tensor]]:
     def answer(sample: ReferenceCall, _: Leaves) -> Sequence[torch.Tensor]:
-        changed = sample.inputs[index].clone()
+        changed = copied(sample.inputs[index])
         size = tile_of(changed.shape[dim])
-        changed.narrow(dim, changed.shape[dim] - size, size).zero_()
+        unexpanded(changed).narrow(dim, changed.shape[dim] - size, size).zero_()
         inputs = [changed if i == index else leaf for i, leaf in enumerate(sample.inputs)]
         return run_model(oracle.model, inputs, sample, oracle, device)
 

@@ -75,9 +75,8 @@ def _apart_from_itself(workspace: Workspace) -> float:
     workspace.draw(HERE, "own")
     inputs = workspace.tensors(workspace.sets[HERE].inputs)
     try:
-        one, other = (
-            workspace.oracle.answer(inputs, workspace.tree, workspace.call_seed(HERE)).leaves for _ in range(2)
-        )
+        oracle, seed = workspace.oracle, workspace.call_seed(HERE)
+        one, other = (oracle.told(oracle.answer(inputs, workspace.tree, seed)) for _ in range(2))
         pairs = [(a.contiguous(), b.contiguous()) for a, b in zip(one, other, strict=True) if a.is_floating_point()]
         # Usually the bits are equal, and comparing bits takes a small part of the time of `compare`.
         differing = [(a, b) for a, b in pairs if a.shape == b.shape and not torch.equal(a, b)]
@@ -101,7 +100,9 @@ def taken_for_right(workspace: Workspace, required: PrecisionClass) -> tuple[str
     """
     try:
         trials = run_trials(
-            blind(len(workspace.traits.shapes)), _samples(workspace, required), lambda s: _elsewhere(workspace, s)
+            blind(len(workspace.traits.destinations or workspace.traits.shapes)),
+            _samples(workspace, required),
+            lambda s: _elsewhere(workspace, s),
         )
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
@@ -121,4 +122,5 @@ def _samples(workspace: Workspace, required: PrecisionClass) -> Iterator[Referen
 def _elsewhere(workspace: Workspace, sample: ReferenceCall) -> Leaves:
     workspace.draw(ELSEWHERE, sample.variant)
     inputs = workspace.tensors(workspace.sets[ELSEWHERE].inputs)
-    return workspace.oracle.answer(inputs, workspace.tree, workspace.call_seed(ELSEWHERE)).leaves
+    oracle = workspace.oracle
+    return oracle.told(oracle.answer(inputs, workspace.tree, workspace.call_seed(ELSEWHERE)))

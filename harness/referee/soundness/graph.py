@@ -18,6 +18,7 @@ import torch.nn.functional as F
 
 from harness.core.status import one_line
 from harness.devices.device import Device
+from harness.devices.layout import copied
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.problem.truth import Reference
@@ -242,11 +243,11 @@ def _shapes(
     traced: torch.fx.GraphModule, sample: ReferenceCall, oracle: Reference, device: Device
 ) -> dict[str, tuple[torch.Size, torch.dtype]]:
     recorder = _Recorder(traced)
-    inputs = [leaf.clone() for leaf in sample.inputs] if oracle.traits.mutates_inputs else list(sample.inputs)
+    inputs = [copied(leaf) for leaf in sample.inputs] if oracle.traits.mutates_inputs else list(sample.inputs)
     device.reseed(sample.seed)
     with torch.no_grad():
         result = recorder.run(*unflatten(sample.tree, inputs))
-    leaves = flatten(result)[0]
+    leaves = [inputs[number] for number in oracle.traits.destinations] or flatten(result)[0]
     oracle.restore_state()
     if not sample.equals(leaves) and sample.rejects(leaves):
         raise ValueError("the graph traced by torch.fx gives other values than the model")

@@ -21,6 +21,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import one_line
 from harness.devices.device import Device
+from harness.devices.layout import copied
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.correctness.precision import LIMITS
@@ -142,7 +143,7 @@ class _Linted:
         self.oracle = Reference(self.reference, device, seed=4242)
         self.drawer = SampleDrawer(self.reference, device)
         leaves, tree = self.drawer.inputs("own")
-        self.traits = self.oracle.try_out(unflatten(tree, [leaf.clone() for leaf in leaves]), 4242)
+        self.traits = self.oracle.try_out(unflatten(tree, [copied(leaf) for leaf in leaves]), 4242)
         self.first = make_sample("own", leaves, tree, 4242, self.oracle, self.required)
         if self.first.source != "float64 " + device.torch_device.type:
             because = f": {self.oracle.float32_because}" if self.oracle.float32_because else ""
@@ -221,7 +222,7 @@ class _Linted:
 
     def _look_at(self, sample: ReferenceCall, non_finite: list[str], imprecise: list[str]) -> ReferenceCall:
         base = LIMITS[self.required]
-        paths = self.traits.tree.paths("output")
+        paths = self.traits.tree.paths("output") or [f"result {number}" for number in range(len(sample.own))]
         exact = self.required is PrecisionClass.FP32
         room, singly = ROOM if exact else CLASS_ROOM, exact or sample.variant != "large_values"
         for path, leaf, error in zip(paths, sample.own, sample.errors, strict=True):

@@ -109,20 +109,21 @@ def make_sample(
     """
     truth = oracle.truth(inputs, tree, seed)
     own: Answer = oracle.answer(inputs, tree, seed)
-    exact = tuple(leaf.contiguous() for leaf in truth.answer.leaves)
-    errors = tuple(compare(r.contiguous(), t, limits=UNLIMITED) for r, t in zip(own.leaves, exact, strict=True))
+    exact = tuple(leaf.contiguous() for leaf in oracle.told(truth.answer))
+    told = oracle.told(own)
+    errors = tuple(compare(r.contiguous(), t, limits=UNLIMITED) for r, t in zip(told, exact, strict=True))
     return ReferenceCall(
         variant=variant,
         inputs=tuple(inputs),
         tree=tree,
         seed=seed,
-        own=own.leaves,
+        own=told,
         truth=exact,
         errors=errors,
         limits=tuple(limits_for(required, error) for error in errors),
         source=truth.source,
         required=required,
-        nearby=lambda: ((weight, near.leaves) for weight, near in oracle.nearby(inputs, tree, seed, required)),
+        nearby=lambda: ((weight, oracle.told(near)) for weight, near in oracle.nearby(inputs, tree, seed, required)),
     )
 
 

@@ -94,7 +94,8 @@ class LateInputs:
         self._begins = [_begin(workspace.sets[index].inputs) for index in self._indices]
         sizes = [_end(workspace.sets[i].inputs) - begin for i, begin in zip(self._indices, self._begins, strict=True)]
         self._starts = [sum(sizes[:number]) for number in range(len(sizes))]
-        self._bytes = torch.empty(sum(sizes), dtype=torch.uint8, device=workspace.device.torch_device)
+        # Zero, because gaps between elements are delivered, too, and freed memory might hold the judge's values.
+        self._bytes = torch.zeros(sum(sizes), dtype=torch.uint8, device=workspace.device.torch_device)
         self._parts = list(torch.split(self._bytes, sizes))
         self._places = [
             workspace.arena.tensor(begin, (size,), torch.uint8) for begin, size in zip(self._begins, sizes, strict=True)
@@ -150,7 +151,8 @@ class LateInputs:
     def _view(self, number: int, slot: Region) -> torch.Tensor:
         dtype = getattr(torch, slot.dtype)
         first = self._starts[number] + slot.offset - self._begins[number]
-        return self._bytes[first : first + tensor_bytes(slot.shape, dtype)].view(dtype).view(slot.shape)
+        memory = self._bytes[first : first + tensor_bytes(slot.shape, dtype, slot.strides)].view(dtype)
+        return memory.view(slot.shape) if slot.strides is None else memory.as_strided(slot.shape, slot.strides)
 
     def _hold_back(self, secret: random.Random) -> None:
         choices = [
@@ -169,7 +171,7 @@ class LateInputs:
         dtype = getattr(torch, slot.dtype)
         return Span(
             first=(self._starts[number] + slot.offset - self._begins[number]) // WORD_BYTES,
-            words=tensor_bytes(slot.shape, dtype) // WORD_BYTES,
+            words=tensor_bytes(slot.shape, dtype, slot.strides) // WORD_BYTES,
             dtype=dtype,
         )
 
@@ -183,5 +185,5 @@ def _end(slots: Sequence[Region]) -> int:
 
     The padding belongs to no other tensor.
     """
-    ends = [slot.offset + tensor_bytes(slot.shape, getattr(torch, slot.dtype)) for slot in slots]
+    ends = [slot.offset + tensor_bytes(slot.shape, getattr(torch, slot.dtype), slot.strides) for slot in slots]
     return aligned(max(ends, default=0))

@@ -246,6 +246,8 @@ def _suggestions(record: Record) -> list[str]:
         lines.append(
             f"A single call takes {gap} longer than its GPU work: reduce Python code, allocations and launches."
         )
-    if record.evidence.get("kernelbench_would_pass") is False:
+    if record.evidence.get("kernelbench_would_pass") is False and read.mapping(record.evidence, "state").get("copied"):
+        lines.append("KernelBench would reject these outputs: it copies no state, as was done here.")
+    elif record.evidence.get("kernelbench_would_pass") is False:
         lines.append("KernelBench's rule (allclose) would reject these outputs, although they meet this tolerance.")
     return lines

@@ -20,6 +20,7 @@ from harness.core.status import one_line
 from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.device import Arena, CallTime, Device
 from harness.devices.empty_kernel import empty_calls
+from harness.devices.layout import copied
 from harness.devices.stream_gate import StreamGate
 from harness.protocol.channel import Channel, ChannelClosed
 from harness.protocol.fields import MAX_TEXT
@@ -43,7 +44,7 @@ from harness.protocol.tensor_tree import TreeSpec, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, writers
 from harness.untrusted.contestant.device import OpenedDevice, open_ahead, open_now
 from harness.untrusted.contestant.model_state import HeldState
-from harness.untrusted.contestant.outputs import OutputSnapshot
+from harness.untrusted.contestant.outputs import OutputSnapshot, reshaped
 
 MODULE_NAME = "solution"
 
@@ -107,6 +108,8 @@ class Contestant:
                 return self._time_empty().to_json()
             case "load":
                 return self._load(message).to_json()
+            case "take_state":
+                return self._take_state().to_json()
             case "burst":
                 return self._burst(Burst.from_json(message)).to_json()
             case "take_census":
@@ -166,7 +169,7 @@ class Contestant:
 
     def _tensor(self, slot: Region) -> torch.Tensor:
         assert self._arena is not None
-        tensor = self._arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
+        tensor = self._arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype), slot.strides)
         if self._shim is not None:
             return self._shim.mark_cuda(tensor)  # type: ignore[no-any-return]
         return tensor
@@ -193,15 +196,25 @@ class Contestant:
             model = module.ModelNew(*init_args)
             if isinstance(model, torch.nn.Module):
                 refuse_lazy(model)
-                model = model.to("cuda" if self._shim is not None else self._device.torch_device)
+                dtype = None if message["dtype"] is None else getattr(torch, message["dtype"])
+                model = model.to("cuda" if self._shim is not None else self._device.torch_device, dtype=dtype)
             self._model = model
             self._state = HeldState(model)
             state = {name: self._tensor(Region.from_json(slot)) for name, slot in message["state"].items()}
-            copied, unmatched = self._state.take_over(state)
+            differing, unmatched = self._state.match(state, message["drawn"])
             self._device.synchronize()
         except BaseException as error:
             raise _Broke(Stage.CONSTRUCT) from error
-        return Loaded(copied=tuple(copied), unmatched=tuple(unmatched), notes=tuple(self._notes))
+        return Loaded(copied=(), unmatched=tuple(unmatched), notes=tuple(self._notes), differing=tuple(differing))
+
+    def _take_state(self) -> Loaded:
+        assert self._device is not None
+        try:
+            copied = self._state.take_over()
+            self._device.synchronize()
+        except BaseException as error:
+            raise _Broke(Stage.CONSTRUCT) from error
+        return Loaded(copied=tuple(copied), unmatched=(), notes=())
 
     def _burst(self, burst: Burst) -> BurstDone:
         assert self._device is not None
@@ -242,7 +255,9 @@ class Contestant:
     def _step(self, call: Call, tree: TreeSpec, burst: Burst) -> QueuedStep:
         snapshot = OutputSnapshot([self._tensor(slot) for slot in call.outputs], self._shim)
         state_slots = [self._tensor(slot) for slot in call.state]
-        arguments = unflatten(tree, [self._tensor(slot) for slot in call.inputs])
+        inputs = [self._tensor(slot) for slot in call.inputs]
+        arguments = unflatten(tree, inputs)
+        snapshot.inputs = list(zip(inputs, call.inputs, strict=True))
         self._snapshots.append(snapshot)
 
         def before() -> None:
@@ -286,6 +301,7 @@ class Contestant:
                     tree=snapshot.tree.to_json(),
                     leaves=snapshot.leaves,
                     state_missing=tuple(snapshot.missing),
+                    reshaped=reshaped(snapshot.inputs),
                 )
                 for snapshot in self._snapshots
             ),
@@ -332,7 +348,9 @@ class Contestant:
         outputs = [self._tensor(slot) for slot in call.outputs]
         state_slots = [self._tensor(slot) for slot in call.state]
         inputs = [self._tensor(slot) for slot in call.inputs]
-        arguments = unflatten(tree, [leaf.clone() for leaf in inputs] if self._own_allocations else inputs)
+        if self._own_allocations:
+            inputs = [copied(leaf) for leaf in inputs]
+        arguments = unflatten(tree, inputs)
         if burst.restore_state:
             self._state.put_back(burst.state_names)
         if call.seed is not None:
@@ -356,6 +374,7 @@ class Contestant:
             tree=snapshot.tree.to_json(),
             leaves=snapshot.leaves,
             state_missing=tuple(missing),
+            reshaped=reshaped(list(zip(inputs, call.inputs, strict=True))),
         )
 
     def _late_words(self, calls: Sequence[Call]) -> list[Callable[[], None] | None]:

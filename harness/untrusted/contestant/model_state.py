@@ -7,7 +7,7 @@ torch's own tables are read, and no code of the model runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
@@ -35,35 +35,68 @@ _INFERENCE_MODE: Callable[[bool], AbstractContextManager[object]] = torch._C._In
 
 
 class HeldState:
-    """The state of `model`, by the names of `torch.nn.Module.state_dict`.
+    """The state of `model`, by the names of the reference's.
 
     Empty if `model` is no module.
     """
 
     def __init__(self, model: Any = None) -> None:
         self._model = model
+        self._wanted: Mapping[str, torch.Tensor] = {}
+        self._places: dict[str, torch.Tensor] = {}
+        self._own_names: dict[str, str] = {}
         self._initial: dict[str, torch.Tensor] = {}
         self._said: dict[str, torch.Tensor] = {}
 
-    def take_over(self, wanted: Mapping[str, torch.Tensor]) -> tuple[list[str], list[str]]:
-        """Copy `wanted` values into the model, and remember the initial state.
+    def match(self, wanted: Mapping[str, torch.Tensor], drawn: Collection[str] = ()) -> tuple[list[str], list[str]]:
+        """Find the place of each wanted tensor: by name, equal values, or order.
 
-        Returns the copied names, and the names without a place of equal shape and dtype.
+        Only tensors of equal shape and dtype match. Remembers the initial state.
+
+        Args:
+            wanted: The reference's values by name.
+            drawn: Names of those that are plain attributes. Their order matches that of the model's.
+
+        Returns:
+            Names whose place has other values, and names without a place.
         """
-        own = dict(self._model.state_dict()) if isinstance(self._model, torch.nn.Module) else {}
-        copied, unmatched = [], []
+        own: dict[str, Any] = {}
+        if isinstance(self._model, torch.nn.Module):
+            own = {**_plain_tensors(self._model), **self._model.state_dict()}
+        own = {name: held for name, held in own.items() if isinstance(held, torch.Tensor)}
+        self._wanted = wanted
+        self._own_names = {name: name for name, value in wanted.items() if name in own and _alike(own[name], value)}
+        for equal, names in ((True, wanted), (False, [name for name in wanted if name in drawn])):
+            for name in names:
+                if name in self._own_names:
+                    continue
+                taken = set(self._own_names.values())
+                free = [other for other in own if other not in taken and _alike(own[other], wanted[name])]
+                free.sort(key=lambda other: other.rpartition(".")[2] != name.rpartition(".")[2])
+                found = (other for other in free if not equal or _same(own[other], wanted[name]))
+                if (other := next(found, None)) is not None:
+                    self._own_names[name] = other
+        self._places = {name: own[other] for name, other in self._own_names.items()}
+        self._said = {other: own[other] for other in (*self._own_names.values(), *wanted) if other in own}
+        self._remember()
+        differing = [name for name, held in self._places.items() if not _same(held, wanted[name])]
+        return differing, [name for name in wanted if name not in self._places]
+
+    def take_over(self) -> list[str]:
+        """Copy the wanted values to their places; return the names of those that differed."""
+        copied = []
         with torch.no_grad():
-            for name, value in wanted.items():
-                held = own.get(name)
-                if held is None or held.shape != value.shape or held.dtype != value.dtype:
-                    unmatched.append(name)
-                elif not torch.equal(held, value):
+            for name, held in self._places.items():
+                if not _same(held, self._wanted[name]):
                     with _may_be_changed(held):
-                        held.copy_(value)
+                        held.copy_(self._wanted[name])
                     copied.append(name)
-            self._said = {name: own[name] for name in wanted if name in own}
-            self._initial = {name: held.clone() for name, held in self._said.items()}
-        return copied, unmatched
+        self._remember()
+        return copied
+
+    def _remember(self) -> None:
+        with torch.no_grad():
+            self._initial = {name: held.clone() for name, held in self._places.items()}
 
     def put_back(self, names: Sequence[str]) -> None:
         """Restore the initial state under these names.
@@ -75,8 +108,9 @@ class HeldState:
         with torch.no_grad():
             for name in names:
                 if name in self._initial:
-                    with suppress(RuntimeError), _may_be_changed(own[name]):
-                        COPY(own[name], self._initial[name])
+                    held = own[self._own_names[name]]
+                    with suppress(RuntimeError), _may_be_changed(held):
+                        COPY(held, self._initial[name])
 
     def copy_to(self, names: Sequence[str], slots: Sequence[torch.Tensor]) -> list[str]:
         """Copy the state to the slots; return the names without a matching tensor."""
@@ -84,7 +118,7 @@ class HeldState:
         missing = []
         with without_modes():
             for name, slot in zip(names, slots, strict=True):
-                held: Any = own.get(name)
+                held: Any = own.get(self._own_names.get(name, name))
                 # A subclass would run its own code when it is copied.
                 plain = type(held) in (torch.Tensor, torch.nn.Parameter)
                 if plain and has_bytes(held) and SHAPE(held) == SHAPE(slot) and DTYPE(held) == DTYPE(slot):
@@ -94,12 +128,31 @@ class HeldState:
         return missing
 
     def _own(self) -> dict[str, Any]:
-        """Return the current state by name.
+        """Return the current state by the model's own names.
 
         Names that only `state_dict` knew have the initial tensor.
         """
         held = _held_by(self._model) if issubclass(type(self._model), torch.nn.Module) else {}
         return {**self._said, **held}
+
+
+def _alike(held: torch.Tensor, value: torch.Tensor) -> bool:
+    return held.layout is torch.strided and not held.is_meta and held.shape == value.shape and held.dtype == value.dtype
+
+
+def _same(held: torch.Tensor, value: torch.Tensor) -> bool:
+    """Return whether the values are equal, on whatever device."""
+    return torch.equal(held.detach(), value.to(held.device))
+
+
+def _plain_tensors(model: torch.nn.Module) -> dict[str, Any]:
+    """Return the tensors that are plain attributes of modules, by name."""
+    return {
+        f"{prefix}.{name}" if prefix else name: held
+        for prefix, module in model.named_modules()
+        for name, held in _ATTRIBUTES(module).items()
+        if isinstance(held, torch.Tensor)
+    }
 
 
 def _may_be_changed(held: Any) -> AbstractContextManager[object]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from harness.protocol.messages import OutputClaim
+from harness.protocol.messages import OutputClaim, Region
 from harness.protocol.tensor_tree import flatten, flatten_any, unflatten
 from harness.untrusted.contestant.pristine_torch import (
     ADDRESS,
@@ -34,6 +34,7 @@ class OutputSnapshot:
         self.leaves: tuple[OutputClaim, ...] = ()
         self.result: object = None
         self.missing: list[str] = []
+        self.inputs: Sequence[tuple[torch.Tensor, Region]] = ()
         self._devices: list[str] | None = None
         self._disordered: set[int] = set()
 
@@ -99,6 +100,12 @@ class OutputSnapshot:
                 if has_bytes(leaf) and SHAPE(leaf) == SHAPE(slot) and DTYPE(leaf) == DTYPE(slot):
                     COPY(slot, leaf)
         self.leaves = tuple(described)
+
+
+def reshaped(inputs: Sequence[tuple[torch.Tensor, Region]]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Return number and shape of each input whose shape is no more that of its place."""
+    shapes = [(tuple(SHAPE(leaf)), slot.shape) for leaf, slot in inputs]
+    return tuple((number, now) for number, (now, before) in enumerate(shapes) if now != before)
 
 
 def _is_plain(leaf: torch.Tensor) -> bool:

@@ -63,6 +63,18 @@ def test_every_dtype_has_a_place(device: Device, dtype: torch.dtype) -> None:
     arena.close()
 
 
+@pytest.mark.parametrize("strides", [(1, 8), (24, 2), (0, 1), (1, 0)])
+def test_a_tensor_has_the_strides_that_are_asked_for(device: Device, strides: tuple[int, int]) -> None:
+    arena = device.allocate(4096)
+    tensor = arena.tensor(512, (4, 3), torch.float32, strides)
+    assert (tuple(tensor.shape), tensor.stride()) == ((4, 3), strides)
+    assert tensor.untyped_storage().nbytes() == 4 * (1 + 3 * strides[0] + 2 * strides[1])
+    with pytest.raises(ValueError, match="arena"):
+        arena.tensor(0, (4, 3), torch.float32, (4096, 1))
+    del tensor
+    arena.close()
+
+
 def test_tensors_of_no_elements_and_of_no_dimensions(device: Device) -> None:
     arena = device.allocate(4096)
     assert arena.tensor(0, (0, 4), torch.float32).shape == (0, 4)

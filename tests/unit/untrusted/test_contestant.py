@@ -66,6 +66,8 @@ def load(source: str = SOLUTION, **changes: Any) -> dict[str, Any]:
         "init_slots": [],
         "state": {"weight": WEIGHT.to_json()},
         "seed": 1,
+        "drawn": [],
+        "dtype": None,
     }
     return request | changes
 
@@ -87,7 +89,10 @@ def broken(contestant: Contestant, request: dict[str, Any]) -> Broken:
 
 def test_a_solution_is_loaded_with_the_references_state_and_called(contestant: Contestant, arena: Arena) -> None:
     loaded = Loaded.from_json(contestant.handle(load(), []))
-    assert (loaded.copied, loaded.unmatched) == (("weight",), ())
+    assert (loaded.copied, loaded.differing, loaded.unmatched) == ((), ("weight",), ())
+    contestant.handle(burst(), [])
+    assert arena.tensor(512, (3,), torch.float32).tolist() == [0.0] * 3, "as constructed"
+    assert Loaded.from_json(contestant.handle({"type": "take_state"}, [])).copied == ("weight",)
     done = BurstDone.from_json(contestant.handle(burst(2), []))
     assert len(done.claims) == 2
     assert all(0 < claim.device_s <= claim.window_s + 1e-3 for claim in done.claims)
@@ -99,6 +104,7 @@ def test_a_solution_is_loaded_with_the_references_state_and_called(contestant: C
 def test_the_state_is_put_back_before_each_call(contestant: Contestant, arena: Arena) -> None:
     forgetful = SOLUTION.replace("return x", "self.weight.data.add_(1.0)\n        return x")
     contestant.handle(load(forgetful), [])
+    contestant.handle({"type": "take_state"}, [])
     request = burst(2)
     for offset, call in zip((1536, 2048), request["calls"], strict=True):
         call["state"] = [Region(offset, (3,), "float32").to_json()]
@@ -147,6 +153,7 @@ def test_a_released_contestant_takes_the_next_solution(contestant: Contestant, a
     attach = {"type": "attach", "nbytes": arena.nbytes, "opening": OPENING, "own_allocations": True}
     contestant.handle(attach, [os.dup(arena.fd)])
     contestant.handle(load(SOLUTION.replace("* self.factor", "+ 1")), [])
+    contestant.handle({"type": "take_state"}, [])
     contestant.handle(burst(), [])
     assert arena.tensor(512, (3,), torch.float32).tolist() == [3.0, 5.0, 7.0]
 
@@ -183,3 +190,16 @@ def test_it_serves_until_the_channel_is_closed_and_goes_on_after_a_broken_soluti
         assert [reply["type"] for reply in replies] == ["broken", "ready"]
         with pytest.raises(ChannelClosed):
             channel.receive(5)
+
+
+def test_inputs_have_the_strides_of_their_places_and_changed_shapes_are_told(
+    contestant: Contestant, arena: Arena
+) -> None:
+    source = SOLUTION.replace("return x * self.weight * self.factor", "y = x * 1; x.unsqueeze_(0); return y")
+    contestant.handle(load(source), [])
+    request = burst()
+    request["calls"][0]["inputs"] = [Region(1024, (3,), "float32", (2,)).to_json()]
+    arena.tensor(1024, (6,), torch.float32).copy_(torch.arange(6.0))
+    (claim,) = BurstDone.from_json(contestant.handle(request, [])).claims
+    assert arena.tensor(512, (3,), torch.float32).tolist() == [0.0, 2.0, 4.0]
+    assert claim.reshaped == ((0, (1, 3)),)

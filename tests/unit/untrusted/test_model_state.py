@@ -50,7 +50,8 @@ def test_what_changes_is_copied_out_and_put_back() -> None:
     model = Small()
     held = HeldState(model)
     wanted = {"norm.running_mean": torch.full((3,), 2.0), "other": torch.zeros(1)}
-    assert held.take_over(wanted) == (["norm.running_mean"], ["other"])
+    assert held.match(wanted) == (["norm.running_mean"], ["other"])
+    assert held.take_over() == ["norm.running_mean"]
     model.norm.running_mean = torch.full((3,), 5.0)  # another tensor under the name
     slot = torch.zeros(3)
     assert held.copy_to(["norm.running_mean", "other"], [slot, torch.zeros(1)]) == ["other"]
@@ -62,7 +63,7 @@ def test_what_changes_is_copied_out_and_put_back() -> None:
 def test_what_is_not_named_stays_as_the_model_has_made_it() -> None:
     model = Small()
     held = HeldState(model)
-    held.take_over(dict(model.state_dict()))
+    held.match(dict(model.state_dict()))
     with torch.no_grad():
         model.norm.weight.fill_(7)
         model.norm.running_var.fill_(7)
@@ -75,7 +76,8 @@ def test_state_that_was_made_in_inference_mode_is_taken_over_and_put_back() -> N
     with torch.inference_mode():
         model = Small()
     held = HeldState(model)
-    assert held.take_over({"norm.running_mean": torch.full((3,), 2.0)}) == (["norm.running_mean"], [])
+    assert held.match({"norm.running_mean": torch.full((3,), 2.0)}) == (["norm.running_mean"], [])
+    assert held.take_over() == ["norm.running_mean"]
     with torch.inference_mode():
         model.norm.running_mean = torch.full((3,), 5.0)
     slot = torch.zeros(3)
@@ -91,7 +93,7 @@ def test_state_that_was_made_in_inference_mode_is_taken_over_and_put_back() -> N
 def test_what_can_not_be_put_back_is_left_to_whoever_compares(made: torch.Tensor | None) -> None:
     model = Small()
     held = HeldState(model)
-    held.take_over({"norm.running_mean": torch.zeros(3), "norm.running_var": torch.ones(3)})
+    held.match({"norm.running_mean": torch.zeros(3), "norm.running_var": torch.ones(3)})
     model.norm.running_mean = made
     model.norm.running_var.fill_(5)
     held.put_back(["norm.running_mean", "norm.running_var"])
@@ -113,7 +115,7 @@ def test_no_code_of_the_model_runs_when_the_state_is_copied() -> None:
     model = Asked()
     model.norm.register_state_dict_pre_hook(lambda *_: asked.append("hook"))
     held = HeldState(model)
-    held.take_over({"norm.running_mean": torch.zeros(3)})
+    held.match({"norm.running_mean": torch.zeros(3)})
     assert asked
     asked.clear()
     held.put_back(["norm.running_mean"])
@@ -139,6 +141,41 @@ def test_modules_that_hold_each_other_come_to_an_end() -> None:
 
 def test_what_is_no_module_has_no_state() -> None:
     held = HeldState(lambda x: x)
-    assert held.take_over({"a": torch.zeros(1)}) == ([], ["a"])
+    assert held.match({"a": torch.zeros(1)}) == ([], ["a"])
+    assert held.take_over() == []
     held.put_back(["a"])
     assert held.copy_to(["a"], [torch.zeros(1)]) == ["a"]
+
+
+def test_values_decide_where_names_differ() -> None:
+    model = Small()
+    names = {"bn.weight": "norm.weight", "bn.running_mean": "norm.running_mean", "bn.running_var": "norm.running_var"}
+    wanted = {name: model.state_dict()[own].clone() for name, own in names.items()}
+    held = HeldState(model)
+    assert held.match(wanted) == ([], [])
+    model.norm.running_mean.fill_(4)
+    slot = torch.zeros(3)
+    assert held.copy_to(["bn.running_mean"], [slot]) == []
+    assert slot.tolist() == [4.0] * 3, "zeros like the bias, but its own name decides"
+    held.put_back(["bn.running_mean"])
+    assert model.norm.running_mean.tolist() == [0.0] * 3
+    assert HeldState(model).match({"bn.weight": torch.full((3,), 2.0)}) == ([], ["bn.weight"])
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.randn(3), torch.randn(3)
+        self.register_buffer("c0", torch.randn(3))
+
+
+def test_drawn_tensors_are_matched_by_name_and_then_in_order() -> None:
+    model = Recurrent()
+    wanted = {"h0": torch.randn(3), "c0": torch.randn(3), "h1": torch.randn(3), "lost": torch.randn(3)}
+    held = HeldState(model)
+    assert held.match(wanted, drawn=list(wanted)) == (["c0", "h0", "h1"], ["lost"])
+    assert held.take_over() == ["c0", "h0", "h1"]
+    assert torch.equal(model.c0, wanted["c0"])
+    assert torch.equal(model.first, wanted["h0"])
+    assert torch.equal(model.second, wanted["h1"])
+    assert HeldState(Recurrent()).match(wanted)[1] == ["h0", "h1", "lost"], "parameters are not matched in order"

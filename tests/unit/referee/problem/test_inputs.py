@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from harness.core.problem import Problem, Workload
+from harness.devices.layout import copied, unexpanded
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.problem.inputs import draw, draw_into
 from harness.referee.problem.loader import ProblemError, ReferenceModule, load_reference
@@ -56,7 +57,10 @@ def returning(expression: str, before: str = "pass") -> ReferenceModule:
 def places_like(values: list[Any]) -> list[Any]:
     """A tree of waiting tensors, filled with a value that no draw gives."""
     leaves, spec = flatten(values)
-    waiting: list[Any] = unflatten(spec, [torch.empty_like(leaf).contiguous().fill_(1) for leaf in leaves])
+    places = [copied(leaf) for leaf in leaves]
+    for place in places:
+        unexpanded(place).fill_(1)
+    waiting: list[Any] = unflatten(spec, places)
     return waiting
 
 
@@ -142,12 +146,100 @@ def test_awkward_functions_fill_the_places_all_the_same(body: str) -> None:
     assert same(filled.values, fresh.values)
     assert filled.labels == fresh.labels
     leaves = flatten(fresh.values)[0]
-    assert all(leaf.is_contiguous() for leaf in leaves)
+    assert [leaf.stride() for leaf in leaves] == [leaf.stride() for leaf in flatten(list(held.get_inputs()))[0]]
     assert len({leaf.untyped_storage().data_ptr() for leaf in leaves}) == len(leaves)
 
 
-def test_strides_that_are_lost_are_labelled() -> None:
-    assert draw(returning("[torch.rand(N, 4).T]"), seed=1, device=CPU).labels == ("inputs[0]: made contiguous",)
+LAYOUTS = {
+    "transposed": "torch.rand(N, 40).T",
+    "channels last": "torch.rand(2, 8, N, N).to(memory_format=torch.channels_last)",
+    "with gaps": "torch.rand(N, 80)[:, ::2]",
+    "a column": "torch.rand(40, N)[:, 2]",
+    "expanded": "torch.rand(N, 1).expand(N, 40)",
+    "expanded within": "torch.rand(N, 1, 40).expand(N, 3, 40).transpose(0, 2)",
+    "one row": "torch.rand(1, 40).T",
+}
+
+
+@pytest.mark.parametrize("variant", ["own", "zero_mean", "large_values", "structured"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_strides_are_those_of_the_problem_in_every_variant(layout: str, variant: str) -> None:
+    held = returning(f"[{LAYOUTS[layout]}, torch.rand(N)]")
+    (given, _) = held.get_inputs()
+    fresh = draw(held, seed=5, variant=variant, device=CPU)
+    targets = places_like(fresh.values)
+    filled = draw_into(targets, held, seed=5, variant=variant, device=CPU)
+    assert fresh.values[0].stride() == targets[0].stride() == given.stride()
+    assert same(filled.values, fresh.values)
+    assert filled.labels == fresh.labels
+    if variant == "own":
+        torch.manual_seed(5)
+        assert torch.equal(fresh.values[0], held.get_inputs()[0])
+
+
+@pytest.mark.parametrize("variant", ["zero_mean", "large_values", "structured"])
+def test_a_variant_has_the_same_values_in_any_layout(variant: str) -> None:
+    plain = draw(returning("[torch.rand(N, 4000)]"), seed=3, variant=variant, device=CPU).values[0]
+    gaps = "torch.stack([t, t], dim=1).permute(0, 2, 1)[..., 0]"
+    held = returning(f"[{gaps}]", before="t = torch.rand(N, 4000)")
+    other = draw(held, seed=3, variant=variant, device=CPU).values[0]
+    assert not other.is_contiguous()
+    torch.testing.assert_close(other, plain, rtol=1e-6, atol=1e-6)  # the mean is summed in another order
+
+
+def test_transposed_draws_go_straight_into_their_places() -> None:
+    held = reference(
+        "SEEN = []\n\n\ndef get_inputs():\n    t = torch.rand(N, 20)\n    SEEN[:] = [t.data_ptr()]\n    return [t.T]\n"
+    )
+    targets = places_like(draw(held, seed=1, device=CPU).values)
+    draw_into(targets, held, seed=1, device=CPU)
+    assert held.sizes["SEEN"] == [targets[0].data_ptr()]
+
+
+def test_overlapping_elements_are_made_contiguous_and_labelled() -> None:
+    drawn = draw(returning("[torch.rand(40).unfold(0, 8, 4)]"), seed=1, device=CPU)
+    assert drawn.labels == ("inputs[0]: made contiguous, because its elements overlap",)
+    assert drawn.values[0].is_contiguous()
+
+
+def test_a_tensor_that_is_expanded_in_some_draws_only_is_the_problem_s_fault() -> None:
+    held = reference(
+        "COUNT = [0]\n\n\ndef get_inputs():\n    COUNT[0] += 1\n"
+        "    return [torch.rand(N, 1).expand(N, 9) if COUNT[0] == 1 else torch.rand(N, 9)]\n"
+    )
+    targets = places_like(draw(held, seed=1, device=CPU).values)
+    with pytest.raises(ProblemError, match=r"expanded inputs\[0\] in another way"):
+        draw_into(targets, held, seed=1, device=CPU)
+
+
+@pytest.mark.parametrize("dtype", ["torch.float32", "torch.float16", "torch.complex64", "torch.int64", "torch.bool"])
+def test_memory_that_nothing_writes_has_a_fixed_value(dtype: str) -> None:
+    held = returning(f"[torch.empty(N, dtype={dtype}), torch.empty_like(torch.rand(N)), torch.rand(N).new_empty(N)]")
+    drawn = draw(held, seed=1, device=CPU).values
+    real = drawn[0].is_floating_point() or drawn[0].is_complex()
+    assert bool(drawn[0].isnan().all() if real else (drawn[0] == 0).all())
+    assert all(bool(value.isnan().all()) for value in drawn[1:])
+
+
+NAMED = [
+    "torch.rand(N, device='cuda')",
+    "torch.rand(N).cuda()",
+    "torch.rand(N).to('cuda:0', torch.float64)",
+    "torch.rand(N).to(device=torch.device('cuda'))",
+    "torch.tensor([1.0, 2.0], device='cuda')",
+    "torch.rand(N).new_zeros(3, device='cuda')",
+    "torch.nn.Linear(3, 4).cuda().weight",
+]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+@pytest.mark.parametrize("expression", NAMED)
+def test_tensors_of_a_gpu_that_is_not_there_are_on_the_cpu(expression: str) -> None:
+    held = returning(f"[{expression}]")
+    assert held.moves is not None
+    assert not held.moves.moved
+    assert draw(held, seed=1, device=CPU).values[0].device == CPU
+    assert held.moves.moved
 
 
 def test_where_it_was_drawn_is_said() -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.core.choices import DeviceKind
+from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.devices.device import open_device
 from harness.devices.host import HostDevice
 from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.workspace import POISON, NoRoom, Workspace
+from harness.referee.soundness.degenerate import taken_for_right
 
 MATMUL = """
     import torch
@@ -177,7 +178,7 @@ def test_float64_refused_falls_back_and_says_why() -> None:
     ("forward", "message"),
     [
         ("raise ValueError('broken reference')", "broken reference"),
-        ("return x / 0", "not finite"),
+        ("return x / 0", "no finite value"),
         ("return object()", "can't be compared"),
         ("return None", "no tensor"),
         ("return x.to_sparse()", "output is not dense .torch.sparse_coo."),
@@ -404,3 +405,104 @@ def test_random_numbers_of_any_generator_are_known_as_such(drawn: str) -> None:
     """)
     assert held.traits.draws_random
     assert torch.equal(held.truth(0).answer.leaves[0], held.answer(0).leaves[0])
+
+
+TRANSPOSED = """
+    import torch
+    class Model(torch.nn.Module):
+        def forward(self, x, y):
+            return x.t().view(-1) * 2, y + 1
+    def get_inputs():
+        return [torch.randn(40, 30).t(), torch.randn(30, 1).expand(30, 50)]
+    def get_init_inputs():
+        return []
+"""
+
+
+@pytest.mark.parametrize("variant", ["own", "large_values", "zero_mean", "structured"])
+def test_a_reference_may_rely_on_the_strides_of_its_inputs(variant: str) -> None:
+    """In the referee's memory, in copies for float64 and for rounded inputs, and where an input has to be redrawn."""
+    held = workspace(TRANSPOSED)
+    assert [slot.strides for slot in held.sets[0].inputs] == [(1, 30), (1, 0)]
+    held.draw(1, variant)
+    x, y = held.tensors(held.sets[1].inputs)
+    assert (x.stride(), y.stride()) == ((1, 30), (1, 0))
+    assert held.truth(1).source == "float64 cpu"
+    assert torch.equal(held.answer(1).leaves[0], 2 * x.t().reshape(-1))
+    drawn = x.clone()
+    x[0, 0] += 1
+    assert held.changed_inputs([1]) == [(0,)]
+    assert torch.equal(held.pristine_inputs(1)[0], drawn)
+    assert held.pristine_inputs(1)[0].stride() == (1, 30)
+    held.amend(1)
+    assert len(list(held.nearby(1, (), PrecisionClass.BF16))) == 4
+
+
+def test_inputs_with_gaps_and_expanded_ones_take_the_memory_of_their_elements() -> None:
+    source = MATMUL.replace(
+        "torch.rand(N, N), torch.rand(N, N)", "torch.rand(N, 2 * N)[:, ::2], torch.rand(N).expand(N, N)"
+    )
+    held = workspace(source)
+    a, b = held.tensors(held.sets[0].inputs)
+    assert (a.untyped_storage().nbytes(), b.untyped_storage().nbytes()) == (4 * (32 * 64 - 1), 4 * 32)
+    first = held.sets[0].inputs[0].offset
+    assert held.sets[0].inputs[1].offset >= first + a.untyped_storage().nbytes()
+
+
+def test_a_change_between_the_elements_of_an_input_is_a_change() -> None:
+    held = workspace(MATMUL.replace("torch.rand(N, N), torch", "torch.rand(N, 2 * N)[:, ::2], torch"))
+    held.draw(0)
+    a = held.tensors(held.sets[0].inputs)[0]
+    a.as_strided((1,), (1,), 1).fill_(3.0)
+    assert held.changed_inputs([0]) == [(0,)]
+
+
+DESTINATION = """
+    import torch
+    class Model(torch.nn.Module):
+        def forward(self, x, out):
+            out.copy_(x.exp())
+    def get_inputs():
+        return [torch.randn(20, 30), torch.empty(20, 30)]
+    def get_init_inputs():
+        return []
+"""
+
+
+def test_a_reference_may_write_its_result_into_an_argument_and_return_nothing() -> None:
+    held = workspace(DESTINATION)
+    assert held.traits.destinations == (1,)
+    assert held.input_notes == ("inputs[1]: a call writes its results there",)
+    held.draw(0)
+    x, out = held.tensors(held.sets[0].inputs)
+    assert bool(out.isnan().all())
+    truth = held.truth(0).answer
+    assert torch.equal(truth.inputs[1], x.double().exp())
+    assert list(held.judged(0)) == ["inputs[0]", "inputs[1]"]
+    assert not taken_for_right(held, PrecisionClass.FP32)
+
+
+def test_a_destination_with_a_constant_result_is_degenerate() -> None:
+    held = workspace(DESTINATION.replace("x.exp()", "x * 0"))
+    assert "zeros" in taken_for_right(held, PrecisionClass.FP32)
+
+
+def test_a_reference_that_changes_the_shape_of_an_input_is_named_as_that() -> None:
+    held = workspace(DESTINATION.replace("out.copy_(x.exp())", "return x.unsqueeze_(1) * 2"))
+    assert held.traits.reshaped == {0: (20, 1, 30)}
+    assert held.input_notes == ("inputs[0]: a call changes its shape to [20, 1, 30]",)
+    held.draw(0)
+    x = held.tensors(held.sets[0].inputs)[0]
+    truth = held.truth(0).answer
+    assert truth.inputs[0].shape == x.shape
+    assert truth.leaves[0].shape == (20, 1, 30)
+
+
+def test_values_that_are_not_finite_by_design_are_no_fault() -> None:
+    forward = "return torch.softmax(x.masked_fill(torch.arange(20)[:, None] < 3, float('-inf')), 1), out.log()"
+    held = workspace(DESTINATION.replace("out.copy_(x.exp())", forward).replace("torch.empty", "torch.zeros"))
+    held.draw(0)
+    rows, logarithms = held.truth(0).answer.leaves
+    assert rows.isnan().sum() == 3 * 30
+    assert bool((logarithms == float("-inf")).all())
+    assert not taken_for_right(held, PrecisionClass.FP32)
