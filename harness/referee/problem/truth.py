@@ -22,6 +22,7 @@ from harness.devices.device import Device
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
+from harness.referee.problem.longest_sum import LongestSum
 from harness.referee.problem.rounding import Rounding, rounded
 from harness.referee.problem.structure import same_structure
 from harness.referee.problem.watchdog import Phase
@@ -39,6 +40,7 @@ class Traits:
         shapes: Shapes of the output tensors.
         dtypes: Types of the output tensors.
         strides: In elements, by output number: outputs that are not contiguous, or lazily negated or conjugated.
+        longest_sum: Most terms that one of its operators adds to one value.
     """
 
     draws_random: bool
@@ -48,6 +50,7 @@ class Traits:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[torch.dtype, ...]
     strides: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    longest_sum: int = 1
 
     def result_names(self) -> list[str]:
         """Return the names of `Answer.results`."""
@@ -149,7 +152,7 @@ class Reference:
         random_before = self._random_state()
         try:
             with cuda_missed(), self._reference.at(Phase.FORWARD):
-                with torch.no_grad():
+                with torch.no_grad(), LongestSum() as counting:
                     result = self.forward(arguments)
                 self._device.synchronize()
         except Exception as error:
@@ -195,6 +198,7 @@ class Reference:
                 for number, leaf in enumerate(outputs)
                 if not leaf.is_contiguous() or leaf.is_neg() or leaf.is_conj()
             },
+            longest_sum=counting.terms,
         )
         self._changing = held.changed()
         self._expect_on_gpu(arguments)
