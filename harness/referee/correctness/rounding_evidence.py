@@ -81,10 +81,12 @@ def _fewer_digits(
     actual: torch.Tensor, truth: torch.Tensor, coarser: Sequence[PrecisionClass]
 ) -> PrecisionClass | None:
     """Return the coarsest class whose digits suffice for the inexact entries, each of which errs by about a unit."""
+    scale = _rms(truth)
     for precision in reversed(coarser):
         if not rounds(actual.dtype, precision):
             continue
         unit = 2.0 ** -MANTISSA_BITS[precision]
+        gross = torch.zeros((), dtype=torch.bool, device=actual.device)
         counts = torch.zeros(3, dtype=torch.float64, device=actual.device)
         for _, (a, t) in slices(_STEP, actual, truth):
             assert a is not None
@@ -93,10 +95,11 @@ def _fewer_digits(
             mantissa = torch.frexp(a64).mantissa * 2.0 ** (MANTISSA_BITS[precision] + 1)
             error = ((a64 - t64) / (unit * t64.abs())).nan_to_num_(0.0, 1e3, -1e3).clamp_(-1e3, 1e3)
             inexact = error.abs() > 1e-3
+            gross |= ((a64 - t64).abs() > MOST_TIMES * unit * t64.abs().clamp_(min=scale)).any()
             short = inexact & (mantissa == mantissa.round())
             counts += torch.stack((inexact.sum(), short.sum(), (error * error * inexact).sum())).double()
         inexact_count, short_count, squares = counts.tolist()
-        if inexact_count and short_count >= NO_MORE_DIGITS * inexact_count and squares <= inexact_count:
+        if inexact_count and not gross and short_count >= NO_MORE_DIGITS * inexact_count and squares <= inexact_count:
             return precision
     return None
 
@@ -107,7 +110,7 @@ def _correlation(actual: torch.Tensor, truth: torch.Tensor, near: torch.Tensor) 
     It is 0 if the errors differ too much in size. Every entry is divided by its magnitude or the truth's RMS, so that a
     few large ones do not decide.
     """
-    scale = float(torch.linalg.vector_norm(truth.double())) / math.sqrt(truth.numel())
+    scale = _rms(truth)
     if not math.isfinite(scale) or scale == 0.0:
         return 0.0
     products = torch.zeros(4, 4, dtype=torch.float64, device=actual.device)
@@ -129,3 +132,8 @@ def _correlation(actual: torch.Tensor, truth: torch.Tensor, near: torch.Tensor) 
     if float(left[0, 0]) <= 1e-6 * error or float(left[1, 1]) <= 1e-6 * other:
         return 0.0  # nothing but a factor or an offset
     return float(left[0, 1]) / math.sqrt(float(left[0, 0]) * float(left[1, 1]))
+
+
+def _rms(truth: torch.Tensor) -> float:
+    squares = [torch.linalg.vector_norm(t.double()) for _, (t,) in slices(_STEP, truth) if t is not None]
+    return float(torch.linalg.vector_norm(torch.stack(squares))) / math.sqrt(truth.numel())
