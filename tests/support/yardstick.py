@@ -1,4 +1,4 @@
-"""Honest algorithms and small mistakes, emulated in torch, and how the referee judges them.
+"""Honest algorithms and small mistakes, emulated in torch, and their judgement.
 
 Each case is a small problem with answers that are right in some arithmetic, and answers with one small mistake.
 `tests/unit/referee/correctness/test_yardstick.py` asserts the verdicts, `tests/benchmarks/yardstick.py` writes the
@@ -75,7 +75,7 @@ class Case:
         """Terms of the reference's longest sum."""
         with LongestSum() as counting:
             self.reference(*self.inputs(torch.Generator().manual_seed(0)))
-        return counting.terms
+        return int(counting.terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ SUMS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def fast(function: Callable[[torch.Tensor], torch.Tensor], units: Callable[[torch.Tensor], torch.Tensor]) -> Compute:
-    """A fast-math intrinsic: the exact value with the largest error that CUDA's programming guide states.
+    """Return a fast-math function with the largest error that CUDA's guide states.
 
     The error alternates in sign; `units` are in the last place, of the argument.
     """
@@ -223,7 +223,7 @@ fast_rsqrt = fast(torch.rsqrt, lambda x: torch.full_like(x, 2.0))
 
 
 def fast_log(x: torch.Tensor) -> torch.Tensor:
-    """`__logf`: 2**-21.41 absolutely between 0.5 and 2, else 3 units in the last place."""
+    """`__logf`: 2**-21.41 absolutely from 0.5 to 2, else 3 units in the last place."""
     exact = x.double().log()
     near = (x >= 0.5) & (x <= 2)
     return torch.where(near, exact + 2.0**-21.41, exact * (1 + 3 * 2.0**-23)).float()
@@ -391,7 +391,7 @@ def convolve_by(total: Compute, x: torch.Tensor, weight: torch.Tensor) -> torch.
 
 
 def winograd(points: Sequence[float], tile: int, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """F(tile x tile, 3 x 3) with these points and infinity (Lavin and Gray, arXiv:1509.09308), in float32."""
+    """F(tile x tile, 3 x 3) in float32 (Lavin and Gray, arXiv:1509.09308)."""
     size = tile + 2
     vandermonde = torch.tensor([[p**i for i in range(size)] for p in points], dtype=torch.float64)
     last = torch.zeros(1, size, dtype=torch.float64)
@@ -418,7 +418,8 @@ def winograd(points: Sequence[float], tile: int, x: torch.Tensor, weight: torch.
 def by_fft(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     shape = [extent + 2 for extent in x.shape[2:]]
     spectrum = torch.einsum("nchw,ochw->nohw", torch.fft.rfft2(x, shape), torch.fft.rfft2(weight.flip(2, 3), shape))
-    return torch.fft.irfft2(spectrum, shape)[:, :, 1:-1, 1:-1]
+    result: torch.Tensor = torch.fft.irfft2(spectrum, shape)
+    return result[:, :, 1:-1, 1:-1]
 
 
 def blocked_cumsum(x: torch.Tensor) -> torch.Tensor:

@@ -85,7 +85,7 @@ way, by a share of their magnitude.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongSum:
-    """The longest sum that a reference forms: its terms, and whether the inputs make many of them alike."""
+    """The terms of a reference's longest sum, and whether inputs make many alike."""
 
     terms: int = 1
     alike: bool = False
@@ -95,7 +95,7 @@ NO_LONG_SUM = LongSum()
 
 
 def class_limits(precision: PrecisionClass, *, spread: float = 1.0, longest: LongSum = NO_LONG_SUM) -> ErrorLimits:
-    """Return the limits of a class: the errors that its honest arithmetic can have, with a margin.
+    """Return the errors that honest arithmetic of a class can have, with a margin.
 
     One float32 accumulator over n terms errs by at most (n - 1) * `UNIT` times the sum of their magnitudes (N. Higham,
     "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 4.2). Roundings partly cancel: measured are

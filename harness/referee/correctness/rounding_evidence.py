@@ -1,4 +1,4 @@
-"""Tell low precision from a mistake: does an error look like rounding to a coarser class?
+"""Decide whether an error looks like rounding to a coarser class.
 
 Trusted side; pure functions on tensors of any device. Two signs count. The answer has no more digits than the class.
 Or its error follows that of rounded inputs and weights, entry by entry: a mistake does not know where a value happens
@@ -63,7 +63,7 @@ def rounded_to(
     if (digits := _fewer_digits(actual, truth, coarser)) is not None:
         return digits
     sample = truth.reshape(-1)[:: max(1, truth.numel() // SAMPLE)]
-    distinct = max(1, int(sample.unique().numel() / sample.numel() * truth.numel()))
+    distinct = max(1, int(len(set(sample.tolist())) / sample.numel() * truth.numel()))
     tried = set()
     for precision in coarser:
         if MANTISSA_BITS[precision] in tried:
@@ -80,7 +80,7 @@ def rounded_to(
 def _fewer_digits(
     actual: torch.Tensor, truth: torch.Tensor, coarser: Sequence[PrecisionClass]
 ) -> PrecisionClass | None:
-    """Return the coarsest class whose digits suffice for the inexact entries, each of which errs by about a unit."""
+    """Return the coarsest class whose digits suffice; errors are about a unit."""
     scale = _rms(truth)
     for precision in reversed(coarser):
         if not rounds(actual.dtype, precision):
@@ -105,7 +105,9 @@ def _fewer_digits(
 
 
 def _correlation(actual: torch.Tensor, truth: torch.Tensor, near: torch.Tensor) -> float:
-    """Return how the answer's error correlates with that of `near`, beyond a factor or an offset of the truth.
+    """Return how the answer's error correlates with that of `near`.
+
+    A factor and an offset of the truth are removed first.
 
     It is 0 if the errors differ too much in size. Every entry is divided by its magnitude or the truth's RMS, so that a
     few large ones do not decide.

@@ -343,7 +343,7 @@ def _explain(
 
 
 def few_wrong(c: TensorComparison, evidence: Mapping[str, Any]) -> Failure:
-    """Return the failure of an output within its limits, a few of whose entries are wrong and all others exact."""
+    """Return the failure of an output with few wrong entries, all others exact."""
     where = f", first at {list(c.first.index)}: {_got(c.first)}" if c.first else ""
     return Failure(
         status=Status.wrong_value,
@@ -356,7 +356,7 @@ def few_wrong(c: TensorComparison, evidence: Mapping[str, Any]) -> Failure:
 
 
 def _could_be_rounding(c: TensorComparison, reached: PrecisionClass | None) -> bool:
-    """Return whether low precision cannot be excluded: a small error in many entries, of no simple pattern."""
+    """Return whether a small error in many entries may be low precision."""
     return reached is not None and c.wrong > FEW * c.count and "constant" not in c.pattern
 
 

@@ -263,7 +263,7 @@ class ValueCheck:
         comparisons: Sequence[TensorComparison],
         limits: Sequence[ErrorLimits],
     ) -> list[PrecisionClass | None]:
-        """Return for each output outside its limits the class to which its error looks rounded."""
+        """Return the class to which each wrong output's error looks rounded."""
 
         def nearby(precision: PrecisionClass) -> Iterator[list[torch.Tensor]]:
             rounded = self.workspace.nearby(call.index, call.changed, precision)
@@ -289,7 +289,7 @@ class ValueCheck:
         limits: Sequence[ErrorLimits],
         variant: str,
     ) -> TensorComparison | None:
-        """Return an output whose few wrong entries are within its limits although all others are exact to float32.
+        """Return an output with few wrong entries, all others exact to float32.
 
         Arithmetic of a coarser class moves most entries that rounded inputs move; a mistake moves a few.
         """

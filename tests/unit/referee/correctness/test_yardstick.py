@@ -1,4 +1,4 @@
-"""Every honest algorithm passes and every small mistake fails (the cases of `tests/support/yardstick.py`)."""
+"""Every honest algorithm passes and every small mistake fails."""
 
 from __future__ import annotations
 
