@@ -46,8 +46,8 @@ CLASS_ROOM = 2.0
 torch's convolutions use TF32 on a GPU, and half types round every result. That arithmetic alone takes a quarter to a
 third of the limit (2.6e-4 to 3.4e-4 of 1.1e-3 with TF32 rounding, see `class_limits`). Every further product of a chain
 adds to it, so a factor of four is out of reach. If there is less room, solutions may have four times the reference's
-error (`limits_for`); a factor of two keeps that within twice the class's own limit. `lower_precision` checks on every problem
-that the next coarser type is still rejected.
+error (`limits_for`); a factor of two keeps that within twice the class's own limit. `lower_precision` checks on every
+problem that the next coarser type is still rejected.
 
 On `large_values` inputs, only the RMS error of such a class counts: if terms a thousand times the others cancel, an
 entry keeps their rounding, and of 1e8 entries a few always do (0.02 of 0.011 for one TF32 convolution). On all other
