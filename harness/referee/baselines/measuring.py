@@ -26,7 +26,7 @@ from harness.protocol.messages import CallMode
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.baselines.compiled_reference import CompiledReference, Turnstile, forget_compiled
 from harness.referee.baselines.entry import BaselineEntry, BaselineOutcome
-from harness.referee.correctness.tolerance import UNLIMITED, compare, judge, limits_for, sensitivity_of
+from harness.referee.correctness.tolerance import UNLIMITED, compare, judge, limits_for, longest_sum, sensitivity_of
 from harness.referee.problem.burst_plan import of_mode, plan_calls
 from harness.referee.problem.loader import state_of
 from harness.referee.problem.workspace import Workspace
@@ -137,9 +137,10 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
     expected, eager = truth.answer.results(), own.results()
     names = traits.result_names()
     workspace.oracle.restore_state()
+    longest = longest_sum(traits, workspace.variant(index))
     references = [compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)]
     comparisons = [
-        compare(a, t, reference=e, limits=limits_for(subject.held_to, r))
+        compare(a, t, reference=e, limits=limits_for(subject.held_to, r, longest=longest))
         for a, t, e, r in zip(actual, expected, eager, references, strict=True)
     ]
     sensitivity = sensitivity_of(
@@ -148,8 +149,16 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
         references=references,
         expected=expected,
         nearby=((weight, near.results()) for weight, near in workspace.nearby(index, None, subject.held_to)),
+        longest=longest,
     )
-    failure = judge(comparisons, subject.held_to, references=references, sensitivity=sensitivity, names=names).failure
+    failure = judge(
+        comparisons,
+        subject.held_to,
+        references=references,
+        sensitivity=sensitivity,
+        names=names,
+        longest=longest,
+    ).failure
     return None if failure is None else failure.reason
 
 

@@ -20,7 +20,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status
 from harness.devices.layout import unexpanded
 from harness.protocol.messages import BurstDone, CallMode
-from harness.referee.correctness.tolerance import LIMITS, UNLIMITED, compare, limits_for
+from harness.referee.correctness.tolerance import LIMITS, UNLIMITED, LongSum, compare, limits_for
 from harness.referee.correctness.verifier import CallVerdict, Verifier
 from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.stress_variants import OWN, restrictions
@@ -190,7 +190,7 @@ class PerturbedInput:
     def _matters(self, index: int, before: Sequence[torch.Tensor]) -> bool:
         """Return whether the earlier answer is wrong for the inputs as they are now."""
         now = self.workspace.truth(index, ()).answer.leaves
-        limits = limits_for(self.required)
+        limits = limits_for(self.required, longest=LongSum(terms=self.workspace.traits.longest_sum))
         # Without limits: searching places beyond them costs more than the comparison and is not needed here.
         return any(not compare(old, new, limits=UNLIMITED).within(limits) for old, new in zip(before, now, strict=True))
 

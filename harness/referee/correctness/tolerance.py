@@ -17,34 +17,41 @@ from harness.core.status import Failure, Status, one_line
 from harness.referee.correctness import compare_float_cuda
 from harness.referee.correctness.compare import Pending, compare, enqueue, is_real
 from harness.referee.correctness.precision import (
-    CONCENTRATED,
-    CONCENTRATED_RMS,
     LIMITS,
     MOST_RMS,
+    NO_LONG_SUM,
     UNLIMITED,
     Element,
     ErrorLimits,
+    LongSum,
     Sensitivity,
     TensorComparison,
+    class_limits,
 )
 from harness.referee.problem.chunks import TEMPORARY_BYTES, slices
+from harness.referee.problem.stress_variants import LARGE_VALUES, STRUCTURED
+from harness.referee.problem.truth import Traits
 
 __all__ = [
     "LIMITS",
+    "NO_LONG_SUM",
     "REFERENCE_FACTOR",
     "UNLIMITED",
     "Element",
     "ErrorLimits",
+    "LongSum",
     "Pending",
     "Sensitivity",
     "TensorComparison",
     "ToleranceVerdict",
     "compare",
     "enqueue",
+    "few_wrong",
     "judge",
     "kernelbench_far",
     "kernelbench_rule",
     "limits_for",
+    "longest_sum",
     "reached_class",
     "roundable",
     "sensitivities",
@@ -59,41 +66,37 @@ it.
 FEW = 1e-2
 """Share of wrong entries up to which an error counts as wrong places, not as low precision."""
 
-GROSS = 0.1
-"""Scaled error above which few wrong entries are mistakes; below, low precision on few large values may cause it."""
-
 _ORDER = tuple(LIMITS)
 
 
 def limits_for(
-    required: PrecisionClass, reference: TensorComparison | None = None, sensitivity: Sensitivity | None = None
+    required: PrecisionClass,
+    reference: TensorComparison | None = None,
+    sensitivity: Sensitivity | None = None,
+    *,
+    longest: LongSum = NO_LONG_SUM,
 ) -> ErrorLimits:
     """Return the limits of a precision class for one tensor.
 
-    The limits of the table (`LIMITS`) are raised to four times the float32 reference's own error. They are also raised
-    to four times the error of rounding inputs and weights to the class (RMS limits up to `MOST_RMS`), which no answer
-    of the class can avoid. A concentrated truth loosens fp32's RMS limit (see `LIMITS`). The note says which of these
-    applied.
+    The limits of the class (`class_limits`) are raised to four times the float32 reference's own error. They are also
+    raised to four times the error of rounding inputs and weights to the class (RMS limits up to `MOST_RMS`), which no
+    answer of the class can avoid. The note says which of these applied.
 
     Args:
         required: The precision class.
-        reference: Comparison of the float32 reference with the truth. None: the table's limits.
+        reference: Comparison of the float32 reference with the truth. None: a truth about zero, and no such error.
         sensitivity: Error from rounding inputs and weights to a class. It says nothing about more exact classes.
+        longest: The longest sum that the reference forms.
 
     Returns:
-        Limits on the scaled errors, with a note if they are not the table's.
+        Limits on the scaled errors, with a note if other limits than the class's apply.
     """
-    base = LIMITS[required]
+    spread = 1.0
+    if reference is not None and reference.truth_rms and reference.truth_spread is not None:
+        spread = reference.truth_spread / reference.truth_rms
+    base = class_limits(required, spread=spread, longest=longest)
     rms, largest, notes = base.rms, base.max, []
     if reference is not None and reference.rms_error is not None and reference.max_error is not None:
-        if reference.truth_rms and reference.truth_spread is not None and required is PrecisionClass.FP32:
-            spread = reference.truth_spread / reference.truth_rms
-            loosened = min(CONCENTRATED_RMS, spread / 2)
-            if spread < CONCENTRATED and loosened > rms:
-                rms = loosened
-                notes.append(
-                    f"RMS limit {_about(rms)}: the spread of the expected values is only {_about(spread)} of their RMS"
-                )
         if REFERENCE_FACTOR * reference.rms_error > rms:
             rms = REFERENCE_FACTOR * reference.rms_error
             notes.append(f"RMS limit raised to {_about(rms)}: four times the float32 reference's own error")
@@ -114,6 +117,14 @@ def limits_for(
     return ErrorLimits(rms=rms, max=largest, note="; ".join(notes)) if notes else base
 
 
+def longest_sum(traits: Traits, variant: str) -> LongSum:
+    """Return the longest sum of a reference on inputs of a variant.
+
+    Structured inputs make many terms equal, large values make most terms small beside a few.
+    """
+    return LongSum(terms=traits.longest_sum, alike=variant in (STRUCTURED, LARGE_VALUES))
+
+
 def sensitivity_of(
     comparisons: Sequence[TensorComparison],
     required: PrecisionClass,
@@ -121,6 +132,7 @@ def sensitivity_of(
     references: Sequence[TensorComparison],
     expected: Sequence[torch.Tensor],
     nearby: Iterable[tuple[float, Sequence[torch.Tensor]]],
+    longest: LongSum = NO_LONG_SUM,
 ) -> tuple[Sensitivity, ...] | None:
     """Measure the effect of rounding inputs, until the answer is within its limits.
 
@@ -130,16 +142,17 @@ def sensitivity_of(
         references: The float32 reference's comparisons with the truth, in the same order.
         expected: The truth's tensors.
         nearby: Truths of rounded inputs and weights, each with the weight of its errors; taken one by one.
+        longest: As in `limits_for`.
 
     Returns:
         The sensitivity of each tensor; None for fp32, if the answer is within its limits, or if it is beyond any limit.
     """
-    limits = [limits_for(required, r) for r in references]
+    limits = [limits_for(required, r, longest=longest) for r in references]
     if not roundable(comparisons, limits, required):
         return None
     found = None
     for found in sensitivities(expected, nearby, required):
-        limits = [limits_for(required, r, s) for r, s in zip(references, found, strict=True)]
+        limits = [limits_for(required, r, s, longest=longest) for r, s in zip(references, found, strict=True)]
         if all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True)):
             break
     return found
@@ -194,6 +207,7 @@ def reached_class(
     *,
     references: Sequence[TensorComparison] | None = None,
     sensitivity: Sequence[Sensitivity] | None = None,
+    longest: LongSum = NO_LONG_SUM,
 ) -> PrecisionClass | None:
     """Return the most exact class whose limits every output keeps.
 
@@ -201,6 +215,7 @@ def reached_class(
         comparisons: The outputs' comparisons with the truth.
         references: The float32 reference's comparisons, in the same order.
         sensitivity: Errors from rounding inputs and weights, in the same order, if they were measured.
+        longest: As in `limits_for`.
 
     Returns:
         The class; None if there is none.
@@ -208,7 +223,8 @@ def reached_class(
     own = references if references is not None else [None] * len(comparisons)
     near = sensitivity if sensitivity is not None else [None] * len(comparisons)
     for precision in _ORDER:
-        if all(c.within(limits_for(precision, r, s)) for c, r, s in zip(comparisons, own, near, strict=True)):
+        limits = [limits_for(precision, r, s, longest=longest) for r, s in zip(own, near, strict=True)]
+        if all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True)):
             return precision
     return None
 
@@ -233,6 +249,8 @@ def judge(
     references: Sequence[TensorComparison] | None = None,
     sensitivity: Sequence[Sensitivity] | None = None,
     names: Sequence[str] | None = None,
+    longest: LongSum = NO_LONG_SUM,
+    rounding: Sequence[PrecisionClass | None] | None = None,
 ) -> ToleranceVerdict:
     """Judge all outputs of one call by a precision class.
 
@@ -242,6 +260,9 @@ def judge(
         references: The float32 reference's comparisons, in the same order.
         sensitivity: Errors from rounding inputs and weights, in the same order.
         names: Paths of the outputs for messages (`output[0]`), omitted if there is one output.
+        longest: As in `limits_for`.
+        rounding: The class to which each output's error looks rounded (`rounding_evidence.py`), in the same order. Only
+            such an error is `low_precision`.
 
     Returns:
         The verdict. Its evidence has every comparison, the limits and the reference's own errors. `non_finite` comes
@@ -250,8 +271,8 @@ def judge(
     own = list(references) if references is not None else [None] * len(comparisons)
     near = list(sensitivity) if sensitivity is not None else [None] * len(comparisons)
     called = list(names) if names is not None else [f"output {i}" for i in range(len(comparisons))]
-    limits = [limits_for(required, r, s) for r, s in zip(own, near, strict=True)]
-    reached = reached_class(comparisons, references=references, sensitivity=sensitivity)
+    limits = [limits_for(required, r, s, longest=longest) for r, s in zip(own, near, strict=True)]
+    reached = reached_class(comparisons, references=references, sensitivity=sensitivity, longest=longest)
     evidence: dict[str, Any] = {
         "required": required.value,
         "reached": reached.value if reached else None,
@@ -266,12 +287,15 @@ def judge(
             for name, c, limit, r in zip(called, comparisons, limits, own, strict=True)
         ],
     }
+    seen = list(rounding) if rounding is not None else [None] * len(comparisons)
     failures = []
-    for name, c, limit, r, s in zip(called, comparisons, limits, own, near, strict=True):
+    for name, c, limit, r, s, precision in zip(called, comparisons, limits, own, near, seen, strict=True):
         if c.within(limit):
             continue
-        own_class = reached_class([c], references=None if r is None else [r], sensitivity=None if s is None else [s])
-        status, words = _explain(c, limit, required, own_class)
+        own_class = reached_class(
+            [c], references=None if r is None else [r], sensitivity=None if s is None else [s], longest=longest
+        )
+        status, words = _explain(c, limit, required, own_class, precision)
         failures.append((status, f"{name}: {words}" if len(comparisons) > 1 else words))
     if not failures:
         return ToleranceVerdict(failure=None, required=required, reached=reached, evidence=evidence)
@@ -282,7 +306,11 @@ def judge(
 
 
 def _explain(
-    c: TensorComparison, limits: ErrorLimits, required: PrecisionClass, reached: PrecisionClass | None
+    c: TensorComparison,
+    limits: ErrorLimits,
+    required: PrecisionClass,
+    reached: PrecisionClass | None,
+    rounding: PrecisionClass | None,
 ) -> tuple[Status, str]:
     """Return status and one line for an output outside its limits."""
     where = f", first at {list(c.first.index)}: {_got(c.first)}" if c.first else ""
@@ -297,31 +325,39 @@ def _explain(
         )
     if c.exact or c.rms_error is None or c.max_error is None:
         return Status.wrong_value, f"{c.wrong} of {c.count} values wrong{where}{unwritten}{pattern}"
-    if reached is not None and not _is_wrong_in_places(c, reached):
+    if rounding is not None:
         worst = f" at {list(c.worst.index)}" if c.worst else ""
+        told = f"within the limits of {reached.value}" if reached else f"as after rounding to {rounding.value}"
         return (
             Status.low_precision,
-            f"too inexact for {required.value}, within the limits of {reached.value}: typical error "
+            f"too inexact for {required.value}, {told}: typical error "
             f"{_percent(c.rms_error)} of the output's RMS (limit {_percent(limits.rms)}), worst "
-            f"{_percent(c.max_error)}{worst} (limit {_percent(limits.max)}); a coarser precision or a small mistake in "
-            f"the formula{pattern if 'constant' in c.pattern else ''}",
+            f"{_percent(c.max_error)}{worst} (limit {_percent(limits.max)})",
         )
+    either = "; a mistake in the formula, or low precision on the way" if _could_be_rounding(c, reached) else ""
     return (
         Status.wrong_value,
-        f"{c.wrong} of {c.count} values wrong{where}; largest error {_percent(c.max_error)} of the output's RMS"
-        f"{unwritten}{pattern}",
+        f"{c.wrong} of {c.count} values wrong{where}; largest error {_percent(c.max_error)} of the output's RMS, "
+        f"typical {_percent(c.rms_error)} (limit {_percent(limits.rms)}){unwritten}{pattern}{either}",
     )
 
 
-def _is_wrong_in_places(c: TensorComparison, reached: PrecisionClass) -> bool:
-    """Return whether a few gross errors spoil an otherwise more exact answer.
+def few_wrong(c: TensorComparison, evidence: Mapping[str, Any]) -> Failure:
+    """Return the failure of an output with few wrong entries, all others exact."""
+    where = f", first at {list(c.first.index)}: {_got(c.first)}" if c.first else ""
+    return Failure(
+        status=Status.wrong_value,
+        reason=one_line(
+            f"{c.wrong} of {c.count} values wrong{where}, all others exact to float32: a mistake, not rounding; "
+            f"largest error {_percent(c.max_error or 0.0)} of the output's RMS"
+        ),
+        evidence=evidence,
+    )
 
-    Those are mistakes, whatever class their total error fits.
-    """
-    if c.max_error is None or c.rest_rms_error is None or not 0 < c.wrong <= FEW * c.count:
-        return False
-    rest = next((p for p in _ORDER if c.rest_rms_error <= LIMITS[p].rms), None)
-    return c.max_error > GROSS and rest is not None and _ORDER.index(rest) < _ORDER.index(reached)
+
+def _could_be_rounding(c: TensorComparison, reached: PrecisionClass | None) -> bool:
+    """Return whether a small error in many entries may be low precision."""
+    return reached is not None and c.wrong > FEW * c.count and "constant" not in c.pattern
 
 
 def _got(place: Element) -> str:

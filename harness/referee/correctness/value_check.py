@@ -8,8 +8,9 @@ correct is judged alone, with its truth computed again.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -19,6 +20,9 @@ from harness.core.status import Failure, Status
 from harness.protocol.messages import CallClaim
 from harness.protocol.tensor_tree import TreeSpec
 from harness.referee.correctness.compare import DeferredValues
+from harness.referee.correctness.compare_float import ZERO_SCALE
+from harness.referee.correctness.precision import MOST_RMS, class_limits
+from harness.referee.correctness.rounding_evidence import rounded_to
 from harness.referee.correctness.tolerance import (
     LIMITS,
     REFERENCE_FACTOR,
@@ -30,15 +34,28 @@ from harness.referee.correctness.tolerance import (
     ToleranceVerdict,
     compare,
     enqueue,
+    few_wrong,
     judge,
     kernelbench_far,
     kernelbench_rule,
     limits_for,
+    longest_sum,
     sensitivity_of,
 )
 from harness.referee.problem.stress_variants import OWN
 from harness.referee.problem.truth import Answer, Truth
 from harness.referee.problem.workspace import POISON, Workspace
+
+DRAWS_RANDOM = "the reference draws random numbers: a solution must draw the same ones in the same order"
+
+FEW_WRONG = 0.25
+"""Largest share of entries, and of those that rounded inputs move, in which a coarser class may not err alone."""
+
+UNEVEN = 8.0
+"""Largest error over RMS error beyond which an answer of a coarser class is judged in full detail.
+
+Errors of rounding are even: the largest of 1e8 normal ones lies at 5.7 times their RMS.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +112,8 @@ class ValueCheck:
     _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
     _unclear: set[str] = field(default_factory=set)
     """Variants whose correct answers need the full comparison: non-finite values, ties from float32 rounding."""
+    _rounds: bool | None = None
+    """Whether the last wrong answer looked rounded; after one that did not, no further one is examined."""
     _mistaken: bool = False
     """Whether an answer was wrong: further ones probably are, and then the full comparison is faster."""
 
@@ -128,10 +147,12 @@ class ValueCheck:
             references = tuple(reference for reference in known if reference is not None)
             if len(references) < len(known):
                 return None
-        limits = [limits_for(self.required, reference) for reference in references]
+        limits = [self._limits(reference, variant) for reference in references]
         found = [pending.right(readings, limit) for pending, limit in zip(begun.comparisons, limits, strict=True)]
         comparisons = [comparison for comparison in found if comparison is not None]
         if len(comparisons) < len(found):
+            return None
+        if self.required is not PrecisionClass.FP32 and any(_is_uneven(c) for c in comparisons):
             return None
         self._references[variant] = references
         asked = begun.own is not None and variant == OWN
@@ -169,6 +190,10 @@ class ValueCheck:
         """Compute the reference's own answer."""
         return self.workspace.answer(call.index, call.changed)
 
+    def _limits(self, reference: TensorComparison, variant: str, sensitivity: Sensitivity | None = None) -> ErrorLimits:
+        longest = longest_sum(self.workspace.traits, variant)
+        return limits_for(self.required, reference, sensitivity, longest=longest)
+
     def _constant_limit(self, limits: Sequence[ErrorLimits]) -> float:
         """Return the error limit for numbers outside tensors.
 
@@ -192,7 +217,7 @@ class ValueCheck:
                 close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             self._references[variant] = references
-        limits = [limits_for(self.required, reference) for reference in references]
+        limits = [self._limits(reference, variant) for reference in references]
         comparisons = _compared(actual, expected, own, limits)
         if answer is None and not (
             all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
@@ -203,7 +228,7 @@ class ValueCheck:
             answer = self._own(call)
             own = self.workspace.expected(answer)
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
-            limits = [limits_for(self.required, reference) for reference in references]
+            limits = [self._limits(reference, variant) for reference in references]
             comparisons = _compared(actual, expected, own, limits)
         # These are several more truths, not worth their time once an answer was wrong.
         nearby = () if self._mistaken else self.workspace.nearby(call.index, call.changed, self.required)
@@ -213,9 +238,10 @@ class ValueCheck:
             references=references,
             expected=expected,
             nearby=((weight, self.workspace.expected(answer)) for weight, answer in nearby),
+            longest=longest_sum(self.workspace.traits, variant),
         )
         if sensitivity is not None:
-            limits = [limits_for(self.required, r, s) for r, s in zip(references, sensitivity, strict=True)]
+            limits = [self._limits(r, variant, s) for r, s in zip(references, sensitivity, strict=True)]
             comparisons = _compared(actual, expected, own, limits)  # other entries exceed the new limits
         return self._finding(
             call,
@@ -227,7 +253,64 @@ class ValueCheck:
             close,
             sensitivity=sensitivity,
             own=None if answer is None else answer.tree,
+            rounding=self._rounding(call, actual, expected, comparisons, limits),
+            sparse=self._sparse(call, actual, expected, comparisons, limits, variant),
         )
+
+    def _rounding(
+        self,
+        call: AnsweredCall,
+        actual: Sequence[torch.Tensor],
+        expected: Sequence[torch.Tensor],
+        comparisons: Sequence[TensorComparison],
+        limits: Sequence[ErrorLimits],
+    ) -> list[PrecisionClass | None]:
+        """Return the class to which each wrong output's error looks rounded."""
+
+        def nearby(precision: PrecisionClass) -> Iterator[list[torch.Tensor]]:
+            rounded = self.workspace.nearby(call.index, call.changed, precision)
+            for _, answer in itertools.islice(rounded, 2):  # to nearest and toward zero
+                yield self.workspace.expected(answer)
+
+        found: list[PrecisionClass | None] = []
+        for number, (a, t, c, limit) in enumerate(zip(actual, expected, comparisons, limits, strict=True)):
+            small = c.rms_error is not None and c.rms_error <= MOST_RMS and not c.non_finite_mismatches
+            if c.within(limit) or not small or self._rounds is False:
+                found.append(None)
+            else:
+                found.append(rounded_to(number, a, t, self.required, nearby))
+                self._rounds = found[-1] is not None
+        return found
+
+    def _sparse(
+        self,
+        call: AnsweredCall,
+        actual: Sequence[torch.Tensor],
+        expected: Sequence[torch.Tensor],
+        comparisons: Sequence[TensorComparison],
+        limits: Sequence[ErrorLimits],
+        variant: str,
+    ) -> TensorComparison | None:
+        """Return an output with few wrong entries, all others exact to float32.
+
+        Arithmetic of a coarser class moves most entries that rounded inputs move; a mistake moves a few.
+        """
+        if self.required is PrecisionClass.FP32:
+            return None
+        exact = class_limits(PrecisionClass.FP32, longest=longest_sum(self.workspace.traits, variant))
+        near: list[torch.Tensor] | None = None
+        for number, (a, t, c, limit) in enumerate(zip(actual, expected, comparisons, limits, strict=True)):
+            if c.exact or not c.within(limit) or c.within(exact) or c.rms_error is None:
+                continue
+            strict = compare(a, t, limits=exact)
+            if not 0 < strict.wrong <= FEW_WRONG * c.count or not (strict.rest_rms_error or 0.0) <= exact.rms:
+                continue
+            if near is None:
+                rounded = next(iter(self.workspace.nearby(call.index, call.changed, self.required)), None)
+                near = [] if rounded is None else self.workspace.expected(rounded[1])
+            if near and compare(near[number], t, limits=exact).wrong > strict.wrong / FEW_WRONG:
+                return strict
+        return None
 
     def _finding(
         self,
@@ -241,14 +324,26 @@ class ValueCheck:
         *,
         sensitivity: tuple[Sensitivity, ...] | None = None,
         own: TreeSpec | None = None,
+        rounding: Sequence[PrecisionClass | None] | None = None,
+        sparse: TensorComparison | None = None,
     ) -> CallVerdict:
         """Build the verdict from the comparisons.
 
         `source` and `tree` are the truth's, `own` is the tree of the reference's own answer, `close` the result of
-        KernelBench's rule.
+        KernelBench's rule, `rounding` and `sparse` are what `_rounding` and `_sparse` found.
         """
         names = list(self.workspace.judged(call.index))
-        judgement = judge(comparisons, self.required, references=references, sensitivity=sensitivity, names=names)
+        judgement = judge(
+            comparisons,
+            self.required,
+            references=references,
+            sensitivity=sensitivity,
+            names=names,
+            longest=longest_sum(self.workspace.traits, self.workspace.variant(call.index)),
+            rounding=rounding,
+        )
+        if judgement.failure is None and sparse is not None:
+            judgement = replace(judgement, failure=few_wrong(sparse, judgement.evidence))
         failure = judgement.failure or _constants(call.claim, tree, self._constant_limit(limits), own)
         outputs_right = False
         if failure is not None:
@@ -259,6 +354,9 @@ class ValueCheck:
             outputs_right = all(beside_state) and constants is None
             if all(inside[:count]) and not all(inside[count:]):
                 failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
+            if self.workspace.traits.draws_random:
+                reason = f"{failure.reason}; {DRAWS_RANDOM}"
+                failure = Failure(status=failure.status, reason=reason, evidence=failure.evidence)
         self._mistaken = self._mistaken or failure is not None
         return CallVerdict(
             variant=self.workspace.variant(call.index),
@@ -269,6 +367,10 @@ class ValueCheck:
             kernelbench=close,
             outputs_right=outputs_right,
         )
+
+
+def _is_uneven(c: TensorComparison) -> bool:
+    return c.rms_error is not None and c.max_error is not None and c.max_error > UNEVEN * c.rms_error
 
 
 def _enqueued(
@@ -313,7 +415,7 @@ def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | 
     for (path, got), (_, exact), (_, reference) in zip(mine, expected, references, strict=True):
         if any(got == right or (math.isnan(got) and math.isnan(right)) for right in (exact, reference)):
             continue
-        if math.isfinite(exact) and abs(got - exact) <= limit * max(abs(exact), 1e-3):
+        if math.isfinite(exact) and abs(got - exact) <= limit * max(abs(exact), ZERO_SCALE):
             continue
         if not abs(got - exact) <= REFERENCE_FACTOR * abs(reference - exact) < math.inf:
             return Failure(status=Status.wrong_value, reason=f"{path}: got {got:.6g}, expected about {exact:.2g}")

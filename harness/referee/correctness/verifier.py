@@ -294,14 +294,22 @@ def summarise(findings: Sequence[CallVerdict]) -> Mapping[str, Any]:
     """Return the evidence of a verification.
 
     Returns:
-        Largest errors per variant, of solution and reference; the truth's sources; the precision reached; whether
-        KernelBench would accept the solution.
+        Largest errors per variant, of solution and reference; the largest share of a limit that an output reached, and
+        that output's limits; the truth's sources; the precision reached; whether KernelBench would accept the solution.
     """
     variants: dict[str, dict[str, Any]] = {}
     for finding in findings:
         held = variants.setdefault(
             finding.variant,
-            {"calls": 0, "failed": 0, "rms_error": None, "max_error": None, "reference_rms_error": None},
+            {
+                "calls": 0,
+                "failed": 0,
+                "rms_error": None,
+                "max_error": None,
+                "reference_rms_error": None,
+                "limits": None,
+                "share_of_limit": None,
+            },
         )
         held["calls"] += 1
         held["failed"] += finding.failure is not None
@@ -311,6 +319,12 @@ def summarise(findings: Sequence[CallVerdict]) -> Mapping[str, Any]:
             for key in ("rms_error", "max_error", "reference_rms_error"):
                 if output[key] is not None:
                     held[key] = output[key] if held[key] is None else max(held[key], output[key])
+            if output["rms_error"] is None:
+                continue
+            limits = output["limits"]
+            share = max(output["rms_error"] / limits["rms"], output["max_error"] / limits["max"])
+            if held["share_of_limit"] is None or share > held["share_of_limit"]:
+                held["share_of_limit"], held["limits"] = share, limits
     reached = [f.judgement.reached for f in findings if f.judgement is not None and f.failure is None]
     order = list(PrecisionClass)
     known = [verdict for finding in findings if (verdict := finding.kernelbench) is not None]

@@ -26,6 +26,8 @@ import torch
 from harness.core.problem import Problem
 
 OWN = "own"
+LARGE_VALUES = "large_values"
+STRUCTURED = "structured"
 
 STRESS_DRAWS = 2
 """Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
@@ -287,6 +289,6 @@ def _ranges(tensors: Sequence[torch.Tensor]) -> list[tuple[float, float]]:
 
 _TRANSFORMS: dict[str, Callable[[Named, int], list[str]]] = {
     "zero_mean": _zero_mean,
-    "large_values": _large_values,
-    "structured": _structured,
+    LARGE_VALUES: _large_values,
+    STRUCTURED: _structured,
 }

@@ -23,6 +23,7 @@ from harness.devices.layout import copied, with_strides_of
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
+from harness.referee.problem.longest_sum import LongestSum
 from harness.referee.problem.rounding import Rounding, rounded
 from harness.referee.problem.structure import same_structure
 from harness.referee.problem.watchdog import Phase
@@ -44,6 +45,7 @@ class Traits:
         counters: Values after the call of the batch counters among `updates_state` that nothing reads: those of batch
             norms with a fixed momentum.
         destinations: Numbers of the inputs that hold the results, if it returns nothing.
+        longest_sum: Most terms that one of its operators adds to one value.
     """
 
     draws_random: bool
@@ -56,6 +58,7 @@ class Traits:
     reshaped: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     destinations: tuple[int, ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
+    longest_sum: int = 1
 
     def result_names(self) -> list[str]:
         """Return the names of `Answer.results`."""
@@ -175,7 +178,7 @@ class Reference:
         random_before = self._random_state()
         try:
             with cuda_missed(), self._reference.at(Phase.FORWARD):
-                with torch.no_grad():
+                with torch.no_grad(), LongestSum() as counting:
                     result = self.forward(arguments)
                 self._device.synchronize()
         except Exception as error:
@@ -229,6 +232,7 @@ class Reference:
                 for number, (leaf, old) in enumerate(zip(leaves, before, strict=True))
                 if leaf.shape != old.shape
             },
+            longest_sum=counting.terms,
         )
         if not (outputs or tree.floats() or self._traits.mutates_inputs or self._traits.updates_state):
             raise ProblemError(

@@ -24,7 +24,7 @@ from harness.devices.device import Device
 from harness.devices.layout import copied
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.referee.correctness.precision import LIMITS
+from harness.referee.correctness.precision import class_limits
 from harness.referee.problem.flops import count_flops
 from harness.referee.problem.loader import ProblemError, ReferenceModule, load_reference, state_of
 from harness.referee.problem.truth import Reference, all_finite
@@ -45,10 +45,10 @@ CLASS_ROOM = 2.0
 """The same for a class coarser than fp32, whose arithmetic the reference itself may use.
 
 torch's convolutions use TF32 on a GPU, and half types round every result. That arithmetic alone takes a quarter to a
-third of the limit (2.6e-4 to 3.4e-4 of 1.1e-3 with TF32 rounding, see `LIMITS`). Every further product of a chain adds
-to it, so a factor of four is out of reach. If there is less room, solutions may have four times the reference's error
-(`limits_for`); a factor of two keeps that within twice the class's own limit. `lower_precision` checks on every problem
-that the next coarser type is still rejected.
+third of the limit (2.6e-4 to 3.4e-4 of 1.1e-3 with TF32 rounding, see `class_limits`). Every further product of a chain
+adds to it, so a factor of four is out of reach. If there is less room, solutions may have four times the reference's
+error (`limits_for`); a factor of two keeps that within twice the class's own limit. `lower_precision` checks on every
+problem that the next coarser type is still rejected.
 
 On `large_values` inputs, only the RMS error of such a class counts: if terms a thousand times the others cancel, an
 entry keeps their rounding, and of 1e8 entries a few always do (0.02 of 0.011 for one TF32 convolution). On all other
@@ -221,7 +221,7 @@ class _Linted:
         return map(functools.partial(self._look_at, non_finite=non_finite, imprecise=imprecise), samples)
 
     def _look_at(self, sample: ReferenceCall, non_finite: list[str], imprecise: list[str]) -> ReferenceCall:
-        base = LIMITS[self.required]
+        base = class_limits(self.required, longest=sample.longest)
         paths = self.traits.tree.paths("output") or [f"result {number}" for number in range(len(sample.own))]
         exact = self.required is PrecisionClass.FP32
         room, singly = ROOM if exact else CLASS_ROOM, exact or sample.variant != "large_values"

@@ -19,9 +19,11 @@ from harness.protocol.tensor_tree import TreeSpec, flatten
 from harness.referee.correctness.tolerance import (
     UNLIMITED,
     ErrorLimits,
+    LongSum,
     TensorComparison,
     compare,
     limits_for,
+    longest_sum,
     roundable,
     sensitivities,
 )
@@ -42,7 +44,8 @@ class ReferenceCall:
 
     Inputs are in slot order of `tree`.
 
-    `errors` are those of the float32 reference, `limits` those that an answer must keep.
+    `errors` are those of the float32 reference, `limits` those that an answer must keep,
+    `longest` the longest sum.
     """
 
     variant: str
@@ -53,6 +56,7 @@ class ReferenceCall:
     truth: Leaves
     errors: tuple[TensorComparison, ...]
     limits: tuple[ErrorLimits, ...]
+    longest: LongSum
     source: str
     required: PrecisionClass
     nearby: Callable[[], Iterator[tuple[float, Leaves]]]
@@ -82,7 +86,7 @@ class ReferenceCall:
             self._loosened.extend(self.limits)
             for worst in sensitivities(self.truth, self.nearby(), self.required):
                 both = zip(self.errors, worst, strict=True)
-                self._loosened[:] = [limits_for(self.required, error, sensitivity) for error, sensitivity in both]
+                self._loosened[:] = [limits_for(self.required, e, s, longest=self.longest) for e, s in both]
         return self._loosened
 
     def equals(self, leaves: Sequence[torch.Tensor]) -> bool:
@@ -112,6 +116,7 @@ def make_sample(
     exact = tuple(leaf.contiguous() for leaf in oracle.told(truth.answer))
     told = oracle.told(own)
     errors = tuple(compare(r.contiguous(), t, limits=UNLIMITED) for r, t in zip(told, exact, strict=True))
+    longest = longest_sum(oracle.traits, variant)
     return ReferenceCall(
         variant=variant,
         inputs=tuple(inputs),
@@ -120,7 +125,8 @@ def make_sample(
         own=told,
         truth=exact,
         errors=errors,
-        limits=tuple(limits_for(required, error) for error in errors),
+        limits=tuple(limits_for(required, error, longest=longest) for error in errors),
+        longest=longest,
         source=truth.source,
         required=required,
         nearby=lambda: ((weight, oracle.told(near)) for weight, near in oracle.nearby(inputs, tree, seed, required)),

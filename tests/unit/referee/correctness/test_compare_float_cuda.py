@@ -167,4 +167,4 @@ def test_the_kernels_executed_on_the_cpu_find_what_torchs_operations_find(tmp_pa
     for number, (used, rms) in enumerate(scales):
         if number not in (1, 6, 7):
             assert used == rms, "the scale on the device is the one that is written down, to the last digit"
-    assert scales[6][0] == scales[7][0] == 1e-3, "of a truth that is zero"
+    assert scales[6][0] == scales[7][0] == 2.0**-5, "of a truth that is zero"

@@ -16,9 +16,11 @@ from harness.catalog.problems import read_yaml
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
-from harness.referee.correctness.tolerance import LIMITS, compare, judge, limits_for
+from harness.referee.correctness.precision import class_limits
+from harness.referee.correctness.tolerance import LongSum, compare, judge, limits_for
 from harness.referee.problem.inputs import draw
 from harness.referee.problem.loader import ReferenceModule, load_reference
+from harness.referee.problem.longest_sum import LongestSum
 from harness.referee.problem.shapes import sketch
 from tests.support.paths import ROOT
 
@@ -166,9 +168,12 @@ def test_the_reference_is_sound_on_every_variant(problem: Problem) -> None:
         assert equal(leaves, before)
         assert equal(got, answer(small(problem.id).model(1, CPU), leaves, spec))
         assert all(bool(torch.isfinite(leaf).all()) for leaf in got if leaf.is_floating_point())
-        limits = LIMITS[problem.precision]
+        with LongestSum() as counting:
+            answer(model, leaves, spec)
+        longest = LongSum(terms=counting.terms, alike=variant in ("large_values", "structured"))
         for output, exact in zip(got, truth(problem, leaves, spec), strict=True):
             error = compare(output, exact)
+            limits = class_limits(problem.precision, longest=longest)
             if error.exact:
                 assert error.wrong == 0, "integers must not hang on rounding"
             else:

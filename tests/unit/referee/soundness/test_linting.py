@@ -159,9 +159,9 @@ FLAWS = {
         "reference_precision",
         "own inputs",
     ),
-    "an answer that half precision gives too": (source("return x.mean() + 1000"), "lower_precision", "float16"),
+    "an answer that half precision gives too": (source("return x.mean() / 1000 + 1000"), "lower_precision", "float16"),
     "a last tile that drowns": (
-        source("return x.sum(dim=1)", "[torch.cat([torch.rand(8, 4096) + 100, torch.rand(8, 32)], dim=1)]"),
+        source("return x.sum(dim=1)", "[torch.cat([torch.rand(8, 4096) + 10000, torch.rand(8, 32)], dim=1)]"),
         "dropped_tile",
         "dimension 1",
     ),
