@@ -283,6 +283,11 @@ def test_a_long_loop_is_tried_step_by_step_up_to_a_number_that_is_told(monkeypat
     assert "80 changed graphs beyond the first 120 were not tried" in many.notes
 
 
+def test_a_tensor_that_forward_makes_is_no_state() -> None:
+    report = lint(source("return torch.relu(torch.min(x, torch.tensor(0.5)) + 0.25)"))
+    assert broken(report) == {}
+
+
 def test_state_is_left_as_it_was() -> None:
     """A batch norm updates its statistics at each call: the trials must not feed on one another."""
     text = source("return self.bn(x)", init="self.bn = torch.nn.BatchNorm1d(40)")
