@@ -9,6 +9,7 @@ import functools
 import math
 import random
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from harness.hostcuda.translate.build import prepare_headers
 from harness.referee import timing_stage
 from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
 from harness.referee.timing.rounds import RoundRules
-from harness.sandbox.zygote import Zygote
+from harness.sandbox import child
+from harness.sandbox.zygote import Child, Zygote
 from harness.toolchain import default_root
 from tests.support.neighbours import labels_but_neighbours
 
@@ -278,6 +280,17 @@ def test_what_hangs_is_ended(zygote: Zygote, device: DeviceKind, tmp_path: Path,
     with Referee(config(device, load_timeout_s=load_timeout_s, call_timeout_s=3.0), zygote) as held:
         outcome = judge(held, source, tmp_path)
     assert outcome.status is status, outcome
+
+
+def test_a_machine_short_of_processors_is_no_fault_of_the_solution(
+    zygote: Zygote, device: DeviceKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "PATIENCE", 1.2)
+    monkeypatch.setattr(Child, "_processor_s", lambda _: 0.3 * time.perf_counter())
+    with Referee(config(device, call_timeout_s=2.0), zygote) as held:
+        outcome = judge(held, model("while True:\n    pass"), tmp_path)
+    assert outcome.status is Status.harness_error
+    assert "this machine is too busy: it ran for" in outcome.reason
 
 
 def test_the_limit_that_ended_a_solution_is_the_one_that_is_told(
