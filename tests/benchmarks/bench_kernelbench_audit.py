@@ -36,7 +36,7 @@ KINDS = {
 PAGE = """# KernelBench, audited
 
 Made by `python -m tests.benchmarks.bench_kernelbench_audit` from KernelBench at commit {commit}, on {device}:
-{count} problems of the levels 1 to 3, {tried} wrong answers tried.
+{count} of {problems} problems of the levels 1 to 3, {tried} wrong answers tried.
 
 * {loads} of {count} are loaded and run; for the others the table says why.
 * {accepting} accept a wrong answer by the limits of this harness, {by_allclose} by KernelBench's own rule (`allclose`
@@ -66,18 +66,20 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="Folder for what lint finds.")
     parser.add_argument("--out", type=Path, help="Page to write.")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--budget-s", type=float, default=float("inf"), help="As of `harness problems lint`.")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     found = arguments.work / "lint.jsonl"
     places = [*LEVELS, "--problems", str(arguments.problems)]
     resume = ["--resume"] if found.exists() else []
-    _harness("lint", *places, "--device", arguments.device, "--out", str(found), *resume)
+    budget = ["--budget-s", str(arguments.budget_s)] if arguments.budget_s < float("inf") else []
+    _harness("lint", *places, "--device", arguments.device, "--out", str(found), *resume, *budget)
     reports = [ProblemReport.from_json(json.loads(line)) for line in found.read_text().splitlines()]
     listed = {item["id"]: item for item in json.loads(_harness("list", *places, "--json"))}
     commit = subprocess.run(
         ["git", "-C", str(arguments.problems), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
     )
-    page = _page(reports, listed, commit.stdout.strip() or "unknown")
+    page = _page(reports, listed, commit.stdout.strip() or "unknown", len(listed))
     if arguments.out is not None:
         arguments.out.write_text(page, encoding="utf-8")
     print(page.partition("## Problem by problem")[0])
@@ -88,7 +90,7 @@ def _harness(*words: str) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
-def _page(reports: list[ProblemReport], listed: dict[str, dict[str, Any]], commit: str) -> str:
+def _page(reports: list[ProblemReport], listed: dict[str, dict[str, Any]], commit: str, problems: int) -> str:
     mistakes = [kind for kind in KINDS if kind != "arithmetic of a coarser class"]
     kinds = [
         f"| {kind} | {_count(_here(r, [kind]) for r in reports)} | {_count(_allclose(r, [kind]) for r in reports)} |"
@@ -99,6 +101,7 @@ def _page(reports: list[ProblemReport], listed: dict[str, dict[str, Any]], commi
         commit=commit,
         device=f"{os.cpu_count()} processors at derived small sizes" if on_cpu else f"one {reports[0].processor}",
         count=len(reports),
+        problems=problems,
         tried=sum(report.tried for report in reports),
         loads=sum(_fault(report) is None for report in reports),
         accepting=_count(_here(report, mistakes) for report in reports),
