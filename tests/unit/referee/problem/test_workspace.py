@@ -31,6 +31,21 @@ MATMUL = """
 """
 
 
+CONVOLUTION = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv3d(3, 5, 3, stride=2)
+    def forward(self, x):
+        return self.convolution(x)
+def get_inputs():
+    return [torch.randn(2, 3, 9, 8, 7)]
+def get_init_inputs():
+    return []
+"""
+
+
 def problem(source: str, **rules: object) -> Problem:
     text = textwrap.dedent(source)
     return Problem(
@@ -61,6 +76,19 @@ def test_truth_is_float64_of_the_inputs_as_drawn() -> None:
     assert truth.source == "float64 cpu"
     assert truth.answer.leaves[0].dtype is torch.float64
     assert torch.equal(truth.answer.leaves[0], a.double() @ b.double())
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_source_names_convolutions_as_matrix_products() -> None:
+    device = open_device(DeviceKind.CUDA)
+    held = Workspace(problem(CONVOLUTION), Workload(name="small"), device, sets_wanted=2, secret=random.Random(1))
+    held.draw(1)
+    (x,) = held.tensors(held.sets[1].inputs)
+    truth = held.truth(1)
+    assert truth.source == "float64 cuda, convolutions as matrix products"
+    own = held.oracle.model.convolution
+    expected = torch.nn.functional.conv3d(x.double(), own.weight.double(), own.bias.double(), stride=2)
+    torch.testing.assert_close(truth.answer.leaves[0], expected, rtol=1e-11, atol=1e-11)
 
 
 def test_sizes_of_the_workload_hold() -> None:
