@@ -148,13 +148,13 @@ def _transposed(
         for first in range(0, extents[0], rows):
             given = some[:, :, first : first + rows]
             products = kernels @ given.reshape(len(some), groups, channels // groups, -1)
-            products = products.view(len(some), groups * each, *kernel, *given.shape[2:])
+            products = products.view(len(some), groups * each, -1, *given.shape[2:])
             starts = (first * stride[0], *[0] * (len(extents) - 1))
             steps = list(zip(starts, given.shape[2:], stride, dilation, strict=True))
-            for point in itertools.product(*map(range, kernel)):
+            for number, point in enumerate(itertools.product(*map(range, kernel))):
                 begins = [start + k * d for k, (start, _, _, d) in zip(point, steps, strict=True)]
                 spots = [slice(b, b + (n - 1) * s + 1, s) for b, (_, n, s, _) in zip(begins, steps, strict=True)]
-                sums[:, :, *spots].add_(products[:, :, *point])
+                sums[:, :, *spots].add_(products[:, :, number])
             del products
         for axis, (p, n) in enumerate(zip(padding, places, strict=True), start=2):
             sums = sums.narrow(axis, p, n)
