@@ -61,6 +61,9 @@ class Referee:
         device: The device; None opens the one that `config` names.
         auditor: Runs compute-sanitizer; None evaluates without audits.
         progress_marker: Records when the problem's own code runs.
+
+    Raises:
+        DeviceError: There is no such device, or its memory can't be limited as configured.
     """
 
     def __init__(
@@ -76,6 +79,8 @@ class Referee:
         self.progress_marker = progress_marker
         nvrtc.keep_images(KeptImages(Path(config.cache_dir)) if config.cache_dir else None)
         self.device = device or open_device(config.device, config.device_index)
+        if config.gpu_memory_bytes is not None:
+            self.device.limit_memory(config.gpu_memory_bytes)  # before anything else takes memory
         self.monitor = GpuMonitor(self.device.uuid)
         self._gpu_minor = self.monitor.minor()
         self._zygote = zygote
