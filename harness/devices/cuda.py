@@ -44,7 +44,7 @@ The driver assigns about five consecutive streams to one group of hardware queue
 were of two kinds (`empty_kernel`), in varying order.
 """
 
-KEPT_CACHE_SHARE = 0.05
+KEPT_CACHE_SHARE = 0.04
 """Share of the GPU's memory up to which torch may keep freed memory if another process asks for free memory. Returning
 and reallocating memory takes about 10 ms for each problem.
 """

@@ -348,6 +348,13 @@ class Referee:
         except ProblemError as error:  # inputs drawn for a solution may be the first to reveal a fault
             log.labels.clear()
             outcome = log.failed(_problem_at_fault(task, f": {error}"))
+        except torch.OutOfMemoryError as error:
+            log.labels.clear()
+            together = (
+                f", workload {task.workload.name}: reference and solution together do not fit the GPU's memory; take "
+                f"a smaller --workload or a GPU with more memory: {error}"
+            )
+            outcome = log.failed(_problem_at_fault(task, together), short_of_memory=True)
         if degenerate:
             outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
         log.stages_s["total"] = time.perf_counter() - begin

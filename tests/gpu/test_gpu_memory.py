@@ -43,14 +43,14 @@ BY_THE_DRIVER = (
 )
 
 
-def judged(folder: Path, body: str, memory: str) -> tuple[Status, str, object]:
+def judged(folder: Path, body: str, memory: str, problem: str = PROBLEM, *more: str) -> tuple[Status, str, object]:
     (folder / "problems/level1").mkdir(parents=True)
-    (folder / "problems/level1/1_relu.py").write_text(PROBLEM)
+    (folder / "problems/level1/1_relu.py").write_text(problem)
     (folder / "solutions/me/level1").mkdir(parents=True)
     (folder / "solutions/me/level1/1_relu.py").write_text(SOLUTION.format(body=body))
     command = [sys.executable, "-m", "harness", "eval", "solutions", "--problems", "problems", "--run-id", "run"]
     done = subprocess.run(
-        [*command, "--gpu-memory", memory, "--timing-budget", "0.5"],
+        [*command, "--gpu-memory", memory, "--timing-budget", "0.5", *more],
         cwd=folder,
         check=False,
         text=True,
@@ -71,6 +71,14 @@ def test_an_allocation_beyond_the_limit_is_out_of_memory(tmp_path: Path, allocat
 @pytest.mark.parametrize("allocation", [BY_TORCH, BY_THE_DRIVER])
 def test_an_allocation_within_the_limit_passes(tmp_path: Path, allocation: str) -> None:
     status, reason, _ = judged(tmp_path, allocation.format(gib=2), "8GiB")
+    assert status is Status.passed, reason
+
+
+def test_a_problem_whose_inputs_and_outputs_take_half_of_the_memory_is_judged(tmp_path: Path) -> None:
+    problem = PROBLEM.replace("1000, 1000", "1024, 1024, 1024")  # 4 GiB, and as much for the outputs
+    status, reason, _ = judged(
+        tmp_path, "pass", "24GiB", problem, "--inputs", "own", "--seeds", "1", "--audit", "never"
+    )
     assert status is Status.passed, reason
 
 
