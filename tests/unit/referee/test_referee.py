@@ -23,7 +23,7 @@ from harness.hostcuda.translate.build import prepare_headers
 from harness.referee import timing_stage
 from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
-from harness.referee.timing.rounds import RoundRules
+from harness.referee.timing.rounds import LONG_SETS, RoundRules
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
 from tests.support.neighbours import labels_but_neighbours
@@ -200,6 +200,17 @@ def test_one_set_of_inputs_is_enough_to_judge_and_to_time(
         assert outcome.timing is not None
         assert sum(len(burst) for burst in outcome.timing["solution"]["samples_s"]) >= 4
         assert outcome.evidence["timed_calls_verified"] >= 4
+
+
+def test_rounds_of_long_calls_on_the_cpu_are_short(zygote: Zygote, device: DeviceKind, tmp_path: Path) -> None:
+    if device is not DeviceKind.HOST:
+        pytest.skip("on a GPU the reference's rounds keep their length (test_rounds.py)")
+    slow = model("import time\ntime.sleep(0.02)\nreturn torch.softmax(x, dim=1)")
+    with Referee(config(device, sets_per_burst=8), zygote) as held:
+        outcome = judge(held, slow, tmp_path, timed=True)
+    assert outcome.timing is not None, outcome
+    for side in ("solution", "reference"):
+        assert max(len(burst) for burst in outcome.timing[side]["samples_s"]) <= LONG_SETS
 
 
 def test_memory_that_is_short_beside_a_solution_is_no_verdict_on_it(
