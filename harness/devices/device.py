@@ -305,7 +305,9 @@ class Device(Protocol):
         ...
 
     def limit_memory(self, nbytes: int) -> None:
-        """Make this a device of less memory: all processes together can allocate only so much.
+        """Make this a device of less memory.
+
+        All processes together can allocate only so much.
 
         Args:
             nbytes: Size in bytes. The rest is occupied until this process ends.

@@ -160,7 +160,10 @@ class _Form:
 
 
 def _form_of(value: Any) -> Any:
-    """Return equal values for arguments of equal form; a tensor with data has a form of its own."""
+    """Return equal values for arguments of equal form.
+
+    A tensor with data has a form of its own.
+    """
     if isinstance(value, torch.Tensor):
         return _Form(tuple(value.shape), value.stride(), value.dtype) if value.is_meta else object()
     if isinstance(value, list | tuple):

@@ -221,9 +221,9 @@ class Workspace:
             raise self._no_room(set_bytes, budget)
 
     def _budget_bytes(self, first: int = 0, more: int = 0) -> tuple[int, int]:
-        """Return how many bytes of the memory that is free now all input sets, and those beyond the first, may take.
+        """Return how many bytes all input sets, and those beyond the first, may take.
 
-        The rest is for the solution, and before and after its calls for truth: the reference's output, and inputs,
+        They are of the memory that is free now. The rest is for the solution, and before and after its calls for truth: the reference's output, and inputs,
         state and output in float64. torch's unused memory stays in this process if `first` and `more` bytes are free
         anyway.
         """
