@@ -223,9 +223,9 @@ class Workspace:
     def _budget_bytes(self, first: int = 0, more: int = 0) -> tuple[int, int]:
         """Return how many bytes all input sets, and those beyond the first, may take.
 
-        They are of the memory that is free now. The rest is for the solution, and before and after its calls for truth: the reference's output, and inputs,
-        state and output in float64. torch's unused memory stays in this process if `first` and `more` bytes are free
-        anyway.
+        These are shares of the memory that is free now. The rest is for the solution, and before and after its calls
+        for truth: the reference's output, and inputs, state and output in float64. torch's unused memory stays in this
+        process if `first` and `more` bytes are free anyway.
         """
         if self.device.torch_device.type == "cuda":
             free = self.device.free_bytes(first + math.ceil(more / MORE_SETS_SHARE))
