@@ -163,13 +163,17 @@ def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants
 
 
 def _traced(model: torch.nn.Module) -> torch.fx.GraphModule:
-    """Trace the model and leave it as it was: torch.fx sets tensors made in `forward` as attributes of it."""
-    before = set(vars(model))
+    """Trace the model and leave it as it was.
+
+    torch.fx sets tensors made in `forward` as attributes of it, and `forward` may set attributes to what it traces.
+    """
+    before = [(module, dict(vars(module))) for module in model.modules()]
     try:
         return torch.fx.symbolic_trace(model)
     finally:
-        for name in set(vars(model)) - before:
-            delattr(model, name)
+        for module, attributes in before:
+            vars(module).clear()
+            vars(module).update(attributes)
 
 
 def _of_node(

@@ -299,6 +299,11 @@ def test_a_tensor_that_forward_makes_is_no_state() -> None:
     assert broken(report) == {}
 
 
+def test_an_attribute_that_forward_sets_is_left_as_it_was() -> None:
+    held = source("self.held = torch.tanh(x)\nreturn self.held * 2.0", init="self.held = torch.zeros(24, 40)")
+    assert "loads" not in broken(lint(held, variants=("zero_mean",)))
+
+
 def test_state_is_left_as_it_was() -> None:
     """A batch norm updates its statistics at each call: the trials must not feed on one another."""
     text = source("return self.bn(x)", init="self.bn = torch.nn.BatchNorm1d(40)")
