@@ -21,6 +21,9 @@ from harness.referee.soundness import ProblemReport
 
 LEVELS = ("level1", "level2", "level3")
 
+MOST_NAMES = 5
+"""Wrong answers that are named in one cell of the page."""
+
 REDUNDANT = ": equals the reference's output"
 
 KINDS = {
@@ -123,11 +126,16 @@ def _row(report: ProblemReport, shown: dict[str, Any], mistakes: list[str]) -> s
         f"{report.problem} {shown['name']}",
         shown["precision"],
         "" if bound_s is None else f"{bound_s * 1e6:.3g} µs",
-        _fault(report) or ", ".join(_redundant(report)),
-        "; ".join(_here(report, mistakes)),
-        "; ".join(_allclose(report, mistakes)),
+        _fault(report) or _listed(_redundant(report)),
+        _listed(_here(report, mistakes)),
+        _listed(_allclose(report, mistakes)),
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _listed(names: list[str]) -> str:
+    more = f"; and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return "; ".join(names[:MOST_NAMES]) + more
 
 
 def _fault(report: ProblemReport) -> str | None:
