@@ -16,6 +16,7 @@ See guides/design/statistics.md.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -318,6 +319,7 @@ def noise_floor(aa: SpeedupEstimate, *, least: float = 0.0) -> NoiseFloor:
     return NoiseFloor(log_width=max(least, *(abs(math.log(value)) for value in ends)), pairs=aa.pairs)
 
 
+@functools.cache
 def student_t(confidence: float, freedom: int) -> float:
     """Compute the two-sided quantile of Student's t distribution, within 1e-9.
 
@@ -356,6 +358,7 @@ def student_t(confidence: float, freedom: int) -> float:
     return (low + high) / 2
 
 
+@functools.cache
 def _signed_rank_cut(count: int, confidence: float) -> int:
     """Return the largest k with P(W < k) <= (1 - confidence) / 2.
 
