@@ -29,6 +29,7 @@ from harness.results.reader import find_runs, read_records, timestamp
 from harness.results.writer import RunStore
 from tests.benchmarks.error_rates import (
     DRAWS,
+    LEAST_RECORDED,
     PLANTED,
     PLANTED_SHARE,
     Source,
@@ -165,6 +166,9 @@ def main() -> None:
     parser.add_argument("--twins", type=int, default=500, help="with --measure: identical twins, all shards together")
     parser.add_argument("--slower", type=int, default=208, help="with --measure: twins slowed by 2 %%")
     parser.add_argument("--pairs", type=int, default=5000, help="pairs to simulate for each kind of draws")
+    parser.add_argument(
+        "--least-rounds", type=int, default=LEAST_RECORDED, help="leave out recorded evaluations of fewer rounds"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the simulation")
     parser.add_argument("--processes", type=int, default=2, help="of the simulation")
     parser.add_argument("--out", type=Path, help="Markdown file to write")
@@ -176,7 +180,7 @@ def main() -> None:
     if not folders:
         sys.exit("name folders of runs, or measure some with --measure FOLDER")
     runs = [read_records(folder)[0] for folder in folders]
-    groups = sources_of(record for run in runs for record in run)
+    groups = sources_of((record for run in runs for record in run), given.least_rounds)
     parts = list(simulated(groups, given.pairs, given.seed, given.processes)) if groups else []
     command = f"python -m tests.benchmarks.bench_error_rates {' '.join(map(str, given.runs))}"
     text = page(groups, runs, merged([*parts, measured(runs)]), command)

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.core.record import Record
-from harness.core.stats import burst_time, interval_of_logs
+from harness.core.stats import burst_time, drift_of_bursts, interval_of_logs
 from harness.core.status import Status
 from harness.referee.timing.speedup import LEAST_ROUNDS
 from harness.referee.timing.stopping import Stopping
@@ -75,7 +75,7 @@ def bursts_of(record: Record, side: str) -> list[list[float]]:
     return [list(burst) for burst in mapping(record.timing, side).get("samples_s") or []]
 
 
-def sources_of(records: Iterable[Record]) -> list[list[Source]]:
+def sources_of(records: Iterable[Record], least: int = LEAST_RECORDED) -> list[list[Source]]:
     """Recorded evaluations with a noise floor and enough rounds, by solution; twins of one problem are one solution.
 
     The true speedup of a solution is 1 if it is a twin, else the median over its records.
@@ -85,7 +85,7 @@ def sources_of(records: Iterable[Record]) -> list[list[Source]]:
         reference, solution = bursts_of(record, "reference"), bursts_of(record, "solution")
         if record.speedup is None or noise_floor_of(record) is None or record.evidence.get(PLANTED):
             continue
-        if len(solution) < LEAST_RECORDED:
+        if len(solution) < least:
             continue
         logs = tuple(math.log(burst_time(a) / burst_time(b)) for a, b in zip(reference, solution, strict=True))
         round_s = float((record.timing or {}).get("spent_s") or 0.0) / len(logs)
@@ -137,6 +137,9 @@ def with_rounds(source: Source, places: Sequence[int]) -> Record:
         "samples_s": [[time_s * source.ratio for time_s in solution[place]] for place in places],
     }
     timing["speedup"] = estimate.to_json()
+    floor = timing["noise_floor"]
+    before = max(floor.get("measured_log_width", floor["log_width"]), floor.get("least_log_width", 0.0))
+    timing["noise_floor"] = {"log_width": max(before, drift_of_bursts(timing["reference"]["samples_s"]))}
     return replace(record, timing=timing, speedup=estimate.speedup)
 
 
@@ -261,8 +264,8 @@ def page(groups: Sequence[Sequence[Source]], runs: Sequence[Sequence[Record]], c
         lines += [
             f"Simulated: rounds drawn from {len(sources)} recorded evaluations of {len(groups)} solutions with "
             f"{min(rounds)} to {max(rounds)} rounds (median {statistics.median(rounds):g}), until the harness's own "
-            f"stopping rule ends each. Evaluations of fewer than {LEAST_RECORDED} rounds are left out: those are the "
-            "quiet ones, unless the run asked for more samples than usual.",
+            f"stopping rule ends each. Evaluations of fewer rounds are left out; by default evaluations of quiet "
+            "kernels end after four.",
             "",
         ]
     twins = [record for record in records if PLANTED in record.evidence]

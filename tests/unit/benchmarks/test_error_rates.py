@@ -90,6 +90,14 @@ def test_a_simulated_evaluation_ends_by_the_harness_s_own_rule() -> None:
     assert rounds[1] > 10
 
 
+def test_the_noise_floor_of_a_simulated_evaluation_follows_the_rounds_drawn() -> None:
+    ((quiet,),) = rates.sources_of([recorded()])
+    ((loud,),) = rates.sources_of([recorded(spread=0.05)])
+    floors = [rates.with_rounds(source, range(8)).timing["noise_floor"]["log_width"] for source in (quiet, loud)]  # type: ignore[index]
+    assert floors[0] == 0.005
+    assert floors[1] > 0.02
+
+
 def test_recordings_of_few_rounds_or_without_a_noise_floor_are_left_out() -> None:
     bare = recorded()
     assert bare.timing is not None
