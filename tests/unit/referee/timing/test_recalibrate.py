@@ -262,8 +262,9 @@ class TestLowerOf:
         ((530e-6, 545e-6, 560e-6, 570e-6, 581e-6, 600e-6), True),
         ((500e-6, 520e-6, 530e-6, 2900e-6, 4000e-6, 5000e-6), False),
         ((500e-6, 2800e-6, 2850e-6, 2850e-6, 2900e-6, 2900e-6), False),
+        ((2.0, 2.1, 2.2, 2.3, 2.4, 2.5), True),
     ],
-    ids=["quiet", "half disturbed", "one left alone"],
+    ids=["quiet", "half disturbed", "one left alone", "seconds"],
 )
 def test_bursts_that_others_disturb_in_turns_do_not_agree(costs_s: tuple[float, ...], agree: bool) -> None:
     assert calibrate([(8 * cost_s, [1e-9] * 8) for cost_s in costs_s]).agrees is agree
