@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.protocol.fields import report
 from harness.protocol.messages import (
+    Attach,
     Broken,
     Burst,
     BurstDone,
@@ -194,3 +196,21 @@ def test_a_reply_without_one_of_its_fields_is_none(name: str) -> None:
     del value[name]
     with pytest.raises(MessageError):
         parse_reply(value)
+
+
+def test_a_finding_is_of_numbers_places_and_texts_within_bounds() -> None:
+    assert report({"index": 2**64 - 1, "at": [0, -1], "message": "no"}) == {
+        "index": 2**64 - 1,
+        "at": [0, -1],
+        "message": "no",
+    }
+    for value in ({"index": 2**64}, {"at": [2**64]}, {"at": {}}, {"at": [1.5, []]}):
+        with pytest.raises(MessageError):
+            report(value)
+
+
+def test_nothing_is_promised_that_is_not_said() -> None:
+    attach = {field.name: field.default for field in fields(Attach)}
+    assert attach["own_allocations"] is False
+    claim = OutputClaim(type="Tensor", shape=(2, 3), dtype="float32", device="cuda", address=2**60)
+    assert claim.contiguous is True
