@@ -182,7 +182,7 @@ def main() -> None:
     runs = [read_records(folder)[0] for folder in folders]
     groups = sources_of((record for run in runs for record in run), given.least_rounds)
     parts = list(simulated(groups, given.pairs, given.seed, given.processes)) if groups else []
-    command = f"python -m tests.benchmarks.bench_error_rates {' '.join(map(str, given.runs))}"
+    command = f"python -m tests.benchmarks.bench_error_rates {' '.join(sys.argv[1:])}"
     text = page(groups, runs, merged([*parts, measured(runs)]), command)
     if given.out is not None:
         given.out.write_text(text)
