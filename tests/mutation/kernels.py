@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from harness.catalog import Catalog, load_problems
+from harness.core.problem import Problem
 from tests.exploits import corpus
 from tests.mutation.operators import Edit, mutations
 from tests.support.paths import ROOT
@@ -79,12 +81,16 @@ def kernel_files() -> list[str]:
     return [path.relative_to(ROOT).as_posix() for path in found if _literals(path.read_bytes())]
 
 
-def problem_of(file: str) -> Path:
+@cache
+def _problems(folder: Path) -> Catalog:
+    return load_problems(folder)
+
+
+def problem_of(file: str) -> Problem:
     """Return the problem that a solution solves."""
     path = ROOT / file
     folder = corpus.PROBLEMS if path.is_relative_to(corpus.HERE) else ROOT / "problems"
-    (found,) = (folder / path.parent.name).glob(path.name.partition("_")[0] + "_*.py")
-    return found
+    return _problems(folder).resolve(f"{path.parent.name}/{path.name.partition('_')[0]}")
 
 
 def _literals(text: bytes) -> list[tuple[int, bytes]]:

@@ -122,7 +122,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         _row("all", mutants),
         "",
         "*Equivalent* and *unreached* mutants survive. A mutant is equivalent if it computes the",
-        "same on all inputs of its problem. It is unreached if the sound solution passes with a trap before the mistake.",
+        "same on all inputs of its problem. It is unreached if the sound solution passes with a trap at the mistake.",
         "",
         *([f"Left out, because they do not pass without a mistake: {', '.join(left_out)}.", ""] if left_out else []),
         "## Survivors",

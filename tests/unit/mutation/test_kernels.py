@@ -42,7 +42,7 @@ def test_chunks_hold_all_mutants_each_of_one_file() -> None:
 def test_every_sound_solution_has_mutants_and_a_problem() -> None:
     files = kernels.kernel_files()
     assert len(files) > 90
-    assert all(kernels.problem_of(file).is_file() for file in files)
+    assert {kernels.problem_of(file).id for file in files} >= {"level1/23", "level2/116", "level3/109"}
 
 
 def test_the_page_counts_stages_and_lists_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
