@@ -3,9 +3,9 @@
     python -m tests.mutation --count 10000 --workers 60 --limit-s 500 --out mutants.jsonl
     python -m tests.mutation --out mutants.jsonl --page results/mutants-of-kernels.md
 
-The first command judges mutants of the tuned and example solutions and of the honest entries of `tests/exploits`, and
-appends a JSON line for each to the file. Run again, it goes on with those that are not in the file. The second command
-writes the table of operators and stages, and the mutants that survive.
+The first command judges mutants of the tuned and example solutions, of the honest entries of `tests/exploits` and of
+`tests/hostcuda/corpus`. It appends a JSON line for each to the file. Run again, it goes on with those that are not in
+the file. The second command writes the table of operators and stages, and the mutants that survive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="only files whose path has this text")
     parser.add_argument("--device", choices=("host", "cuda"), default="host")
     parser.add_argument("--workers", type=int, default=1, help="processes; on cuda one for each GPU is enough  [1]")
-    parser.add_argument("--limit-s", type=float, default=float("inf"), help="stop after so many seconds")
+    parser.add_argument("--limit-s", type=float, default=604800.0, help="stop after so many seconds  [a week]")
     parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="I/N", help="one of N parts, from 0  [0/1]")
     parser.add_argument("--page", type=Path, metavar="FILE.md", help="judge nothing; write the page of the results")
     asked = parser.parse_args()

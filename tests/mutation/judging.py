@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness.api import Harness, Result
-from harness.core.choices import AuditMode
+from harness.api.session import HarnessSettings
 from harness.core.config import TimingConfig
 from harness.core.environment import collect, cpu_count
 from harness.core.status import Status
@@ -69,7 +69,7 @@ class Plan:
 
     chunks: Sequence[Sequence[Mutant]]
     out: Path
-    device: str
+    device: Literal["host", "cuda"]
     workers: int
     until: float
     sound: dict[str, str]
@@ -91,7 +91,11 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
 
 
 def judge(plan: Plan) -> None:
-    """Judge all chunks of a plan with its workers, until they are done or the time is over."""
+    """Judge all chunks of a plan with its workers, until they are done or the time is over.
+
+    Raises:
+        ChildProcessError: A worker failed. The others finished.
+    """
     context = get_context("spawn")
     with context.Manager() as manager:
         following, lock = context.Value("i", 0), context.Lock()
@@ -103,6 +107,10 @@ def judge(plan: Plan) -> None:
             worker.start()
         for worker in workers:
             worker.join()
+    if failed := sum(worker.exitcode != 0 for worker in workers):
+        raise ChildProcessError(
+            f"{failed} of {plan.workers} workers failed (see above); run the command again to go on"
+        )
 
 
 def _confine(plan: Plan, number: int) -> int:
@@ -120,10 +128,18 @@ def _confine(plan: Plan, number: int) -> int:
 
 def _work(plan: Plan, number: int, following: Any, lock: Any, sound: Any) -> None:
     jobs = _confine(plan, number)
-    host = plan.device == "host"
-    limits = {"compile_timeout_s": 30.0, "load_timeout_s": 60.0, "call_timeout_s": 20.0, "solution_timeout_s": 60.0}
-    audit: AuditMode = "never" if host else "auto"
-    with Harness(device=plan.device, timing=TIMING, jobs=jobs, workers=1, seeds=2, audit=audit, **limits) as harness:  # type: ignore[arg-type, misc]
+    settings = HarnessSettings(
+        jobs=jobs,
+        workers=1,
+        seeds=2,
+        audit="never" if plan.device == "host" else "auto",
+        allow_degenerate=True,
+        compile_timeout_s=30.0,
+        load_timeout_s=60.0,
+        call_timeout_s=20.0,
+        solution_timeout_s=60.0,
+    )
+    with Harness(device=plan.device, timing=TIMING, **settings) as harness:
         judge_one = _Judge(harness, plan, sound)
         while time.time() < plan.until:
             with lock:

@@ -1,6 +1,7 @@
 """The mutants of the project's sound kernels: which there are, and a sample that is even over operators and files.
 
-A kernel's source is a string in the Python file of a solution. Mutants change the file in place, so lines stay.
+A kernel's source is a string in the Python file of a solution, or an entry of `tests/hostcuda/corpus`. Mutants change
+the text in place, so lines stay.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from harness.catalog import Catalog, load_problems
 from harness.core.problem import Problem
 from tests.exploits import corpus
+from tests.mutation import small_kernels
 from tests.mutation.operators import Edit, mutations
 from tests.support.paths import ROOT
 
@@ -67,8 +69,9 @@ class Mutant:
 
 @cache
 def content(file: str) -> bytes:
-    """Return the bytes of a file of the checkout."""
-    return (ROOT / file).read_bytes()
+    """Return the text of a solution, or of the solution made of an entry of `tests/hostcuda/corpus`."""
+    path = ROOT / file
+    return small_kernels.solution(small_kernels.entry_of(path)).encode() if path.suffix == ".cu" else path.read_bytes()
 
 
 def kernel_files() -> list[str]:
@@ -78,7 +81,10 @@ def kernel_files() -> list[str]:
     found += [
         entry.path for entry in honest if set(entry.devices) == {"host", "cuda"} and not entry.expected_on["host"]
     ]
-    return [path.relative_to(ROOT).as_posix() for path in found if _literals(path.read_bytes())]
+    found = [path for path in found if _literals(path.read_bytes())]
+    entries = [small_kernels.entry_of(path) for path in sorted(small_kernels.FOLDER.glob("*.cu"))]
+    found += [entry.path for entry in entries if not entry.header.get("sorted")]
+    return [path.relative_to(ROOT).as_posix() for path in found]
 
 
 @cache
@@ -89,6 +95,8 @@ def _problems(folder: Path) -> Catalog:
 def problem_of(file: str) -> Problem:
     """Return the problem that a solution solves."""
     path = ROOT / file
+    if path.suffix == ".cu":
+        return small_kernels.problem(small_kernels.entry_of(path))
     folder = corpus.PROBLEMS if path.is_relative_to(corpus.HERE) else ROOT / "problems"
     return _problems(folder).resolve(f"{path.parent.name}/{path.name.partition('_')[0]}")
 
