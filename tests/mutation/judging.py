@@ -48,7 +48,9 @@ _STAGE = {
         ),
         "other",
     ),
-    **dict.fromkeys((Status.not_emulated, Status.unsupported, Status.harness_error), "no verdict"),
+    **dict.fromkeys(
+        (Status.compile_timeout, Status.not_emulated, Status.unsupported, Status.harness_error), "no verdict"
+    ),
     Status.passed: "survived",
 }
 """Stage of each status; all others are found by comparing values."""
@@ -134,7 +136,7 @@ def _work(plan: Plan, number: int, following: Any, lock: Any, sound: Any) -> Non
         seeds=2,
         audit="never" if plan.device == "host" else "auto",
         allow_degenerate=True,
-        compile_timeout_s=30.0,
+        compile_timeout_s=60.0,
         load_timeout_s=60.0,
         call_timeout_s=20.0,
         solution_timeout_s=60.0,

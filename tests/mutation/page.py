@@ -22,6 +22,9 @@ EQUIVALENT = "equivalent"
 UNREACHED = "unreached"
 """Class of mutants in code that no thread executes at the judged sizes, as a trap there shows."""
 
+REFUSED_LATER = "refused on the other device"
+"""Class of mutants that survive at small sizes on one device, and are refused at full sizes on another."""
+
 OPEN = "not classified"
 
 
@@ -33,11 +36,13 @@ class Counts:
         stages: Number of mutants of each stage.
         equivalent: Survivors that are equivalent.
         unreached: Survivors that no thread reaches.
+        later: Survivors that another device refuses.
     """
 
     stages: Counter[str]
     equivalent: int
     unreached: int
+    later: int
 
     @property
     def refused(self) -> int:
@@ -47,7 +52,7 @@ class Counts:
     def share(self, *, reached: bool) -> str:
         """Return the share refused of those that are not equivalent, or of these that are also reached."""
         total = self.refused + self.stages["survived"] - self.equivalent - (self.unreached if reached else 0)
-        return f"{self.refused / total * 100:.1f} %" if total else "-"
+        return f"{(self.refused + self.later) / total * 100:.1f} %" if total else "-"
 
 
 @cache
@@ -60,8 +65,10 @@ def class_of(row: dict[str, Any]) -> tuple[str, str]:
     """Return the class of a survivor, and why it survives.
 
     Args:
-        row: Its result.
+        row: Its result; `again` is its stage on another device, if it was judged there.
     """
+    if row.get("again") not in (None, "survived", "no verdict"):
+        return REFUSED_LATER, f"stage there: {row['again']}"
     for pattern, kind, why in _classes():
         if fnmatchcase(row["id"], pattern):
             return kind, why
@@ -74,7 +81,7 @@ def counts_of(rows: Sequence[dict[str, Any]]) -> Counts:
     """Count the results of some mutants."""
     kinds = Counter(class_of(row)[0] for row in rows if row["stage"] == "survived")
     stages = Counter(str(row["stage"]) for row in rows)
-    return Counts(stages=stages, equivalent=kinds[EQUIVALENT], unreached=kinds[UNREACHED])
+    return Counts(stages=stages, equivalent=kinds[EQUIVALENT], unreached=kinds[UNREACHED], later=kinds[REFUSED_LATER])
 
 
 def _cell(text: str) -> str:
@@ -88,17 +95,22 @@ def _row(name: str, rows: Sequence[dict[str, Any]]) -> str:
         *(counts.stages[stage] for stage in (*STAGES, "no verdict")),
         counts.equivalent,
         counts.unreached,
+        counts.later,
     ]
     cells = [name, *map(str, numbers), counts.share(reached=False), counts.share(reached=True)]
     return f"| {' | '.join(cells)} |"
 
 
-def page(rows: Sequence[dict[str, Any]]) -> str:
+def page(rows: Sequence[dict[str, Any]], again: Sequence[dict[str, Any]] = ()) -> str:
     """Return the page as Markdown.
 
     Args:
         rows: Results of mutants and of sound files. Mutants of files that do not pass without a mistake are left out.
+        again: Results of survivors on another device.
     """
+    unsound = {row["file"] for row in again if row["operator"] == SOUND and row["status"] != "passed"}
+    there = {row["id"]: row["stage"] for row in again if row["file"] not in unsound}
+    rows = [row | {"again": there.get(row["id"])} for row in rows]
     sound = {row["file"]: row["status"] for row in rows if row["operator"] == SOUND}
     mutants = [row for row in {row["id"]: row for row in rows}.values() if row["operator"] != SOUND]
     mutants = [row for row in mutants if sound.get(row["file"]) == "passed"]
@@ -107,13 +119,24 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
     left_out = sorted(f"`{file}` ({status})" for file, status in sound.items() if status != "passed")
     survivors = sorted((row for row in mutants if row["stage"] == "survived"), key=lambda row: row["id"])
     kinds = Counter(class_of(row)[0] for row in survivors)
-    head = ["operator", "mutants", *STAGES, "no verdict", "equivalent", "unreached", "refused", "refused of reached"]
+    head = [
+        "operator",
+        "mutants",
+        *STAGES,
+        "no verdict",
+        "equivalent",
+        "unreached",
+        "later",
+        "refused",
+        "refused of reached",
+    ]
     lines = [
         "# Mutants of kernels",
         "",
         f"{len(mutants)} mutants of {len({row['file'] for row in mutants})} sound solutions, judged on {devices} by "
         "`python -m tests.mutation`. Each has one small mistake.",
-        f"{counts.refused} are refused: {counts.share(reached=False)} of those that are not equivalent, and "
+        f"{counts.refused} are refused, and {counts.later} survivors on another device (*later*): "
+        f"{counts.share(reached=False)} of those that are not equivalent, and "
         f"{counts.share(reached=True)} of those of them that some thread reaches at the judged sizes.",
         "",
         f"| {' | '.join(head)} |",

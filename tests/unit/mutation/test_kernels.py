@@ -79,7 +79,9 @@ def test_the_page_counts_stages_and_lists_survivors(monkeypatch: pytest.MonkeyPa
         },
     ]
     text = page.page(rows)
-    assert "| bound changed | 4 | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 3 | 0 | 1 | 1 | 33.3 % | 50.0 % |" in text
+    assert "| bound changed | 4 | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 3 | 0 | 1 | 1 | 0 | 33.3 % | 50.0 % |" in text
     assert "| `f.py:x:7` | `a \\| b` | `c` | equivalent | shifts by the same |" in text
     assert "| `f.py:x:9` | `a \\| b` | `c` | unreached |" in text
     assert "`g.py` (not_emulated)" in text
+    again = [base | {"id": "f.py:x:8", "stage": "race"}]
+    assert "| 3 | 0 | 1 | 1 | 1 | 66.7 % | 100.0 % |" in page.page(rows, again)
