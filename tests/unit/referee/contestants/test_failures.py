@@ -164,3 +164,21 @@ def test_ended_as_of_any_shape_is_read(tmp_path: Path) -> None:
     odd: list[Any] = [None, 3, ["runtime_error"], "nothing known"]
     for held in odd:
         assert reward_of(record(replace(FAILED, evidence={"ended_as": held}))) == reward_of(record(FAILED))
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage", "status"),
+    [
+        ("SyntaxError", Stage.IMPORT, Status.syntax_error),
+        ("SyntaxError", Stage.CALL, Status.runtime_error),
+        ("SyntaxError", Stage.CONSTRUCT, Status.bad_constructor),
+        ("ValueError", Stage.IMPORT, Status.import_error),
+        ("ValueError", Stage.CONSTRUCT, Status.bad_constructor),
+        ("ValueError", Stage.CALL, Status.runtime_error),
+        ("ValueError", Stage.ATTACH, Status.harness_error),
+        ("MemoryError", Stage.CALL, Status.out_of_memory),
+        ("NoModelNew", Stage.IMPORT, Status.no_model_new),
+    ],
+)
+def test_an_exception_means_what_its_kind_and_stage_say(kind: str, stage: Stage, status: Status) -> None:
+    assert failure_of(Broken(stage=stage, kind=kind, message="no", trace="", call=None)).status is status

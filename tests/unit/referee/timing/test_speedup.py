@@ -539,3 +539,9 @@ def test_an_interval_ends_timing_from_the_fourth_round_on() -> None:
     rule = SettledTimes(target=0.5, budget_s=60.0)
     ended = [number for number in range(1, 7) if rule(rounds(10e-3, 5e-3, number)) is not None]
     assert ended[0] == 4
+
+
+@pytest.mark.parametrize(("device", "clock"), [(DeviceKind.HOST, "host clock"), (DeviceKind.CUDA, "CUDA events")])
+def test_the_clock_is_named(device: DeviceKind, clock: str) -> None:
+    held = judge_times(rounds(1e-3, 5e-4), device=device, known=KNOWN)
+    assert held.timing["clock"] == clock
