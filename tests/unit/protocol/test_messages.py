@@ -22,6 +22,7 @@ from harness.protocol.messages import (
     CallMode,
     EmptyTimed,
     LaunchMode,
+    Load,
     Loaded,
     Locate,
     Located,
@@ -147,6 +148,13 @@ def test_preparing_carries_the_whole_burst() -> None:
     value = Prepare(burst=burst, launch_mode=LaunchMode.QUEUED, number=7).to_json()
     assert Burst.from_json(value) == burst
     assert (value["type"], LaunchMode(value["manner"]), value["number"]) == ("prepare", LaunchMode.QUEUED, 7)
+
+
+def test_places_are_sent_by_name() -> None:
+    place = Region(offset=64, shape=(2,), dtype="float32")
+    load = Load(source="", filename="a.py", modules=(), init_tree={}, init_slots=(), state={"w": place}, seed=1)
+    assert load.to_json()["state"] == {"w": place.to_json()}
+    assert Load.from_json(load.to_json()) == load
 
 
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.integers())))
