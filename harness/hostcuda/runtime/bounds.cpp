@@ -1,5 +1,6 @@
-// What g++'s checks of alignment and array bounds report (-fsanitize=alignment,bounds). They see what the shadow memory
-// can't: a misaligned vector access that the optimiser split, an index past a local array.
+// What g++'s checks report (-fsanitize=alignment,bounds,shift-exponent,float-cast-overflow). They see what the shadow memory
+// can't: a misaligned vector access that the optimiser split, an index past a local array, arithmetic unlike a GPU's that the
+// translation could not write as a GPU does it (hostcuda/arithmetic.h).
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -91,6 +92,19 @@ void __ubsan_handle_out_of_bounds(const hostcuda::OutOfBounds* data, std::uintpt
     if (data->index_type->kind == 0 && (data->index_type->info & 1) != 0 && (data->index_type->info >> 1) == 5) value = static_cast<std::int32_t>(index);
     hostcuda::report_here(hostcuda::ReportKind::memory_error, data->location, "index out of bounds", data->array_type->name, value, "index");
     hostcuda::abort_launch(*hostcuda::current_worker, hostcuda::error_illegal_address);
+}
+
+void __ubsan_handle_shift_out_of_bounds(const hostcuda::SourceLocation* location, std::uintptr_t, std::uintptr_t) {
+    if (hostcuda::current_worker == nullptr || !hostcuda::is_solution(*location)) return;
+    hostcuda::report_here(hostcuda::ReportKind::not_emulated, *location, "shift by as many bits as its operand has, or more", "", hostcuda::no_index, "");
+}
+
+void __ubsan_handle_float_cast_overflow(const hostcuda::SourceLocation* location, std::uintptr_t) {
+    if (hostcuda::current_worker == nullptr || location->file == nullptr) return;
+    // Data without a place begin with the descriptor of a type, the kind of which is 0, 1 or -1.
+    const auto* first = reinterpret_cast<const unsigned char*>(location->file);
+    if (first[0] + first[1] < 2 || first[0] == 0xff || first[1] == 0xff || !hostcuda::is_solution(*location)) return;
+    hostcuda::report_here(hostcuda::ReportKind::not_emulated, *location, "conversion without a cast, of a number that the integer type can't hold", "", hostcuda::no_index, "");
 }
 
 }  // extern "C"

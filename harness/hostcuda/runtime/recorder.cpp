@@ -156,8 +156,6 @@ bool record_end(Page& to, int number, const siginfo_t& info) {
         text.raw(",\"block\":").dim(worker->block->index).raw(",\"thread\":").dim(worker->thread->index);
         const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
         if (number == SIGSEGV && worker->stack_low - address <= guard_bytes) text.raw(",\"message\":").string("its stack overflowed");
-        if (number == SIGFPE && info.si_code == FPE_INTDIV)
-            text.raw(",\"message\":").string("an integer division by zero or overflow (a GPU continues with an undefined result)");
     }
     least = text;
     least.raw("}").store(to.end);
@@ -212,7 +210,12 @@ bool tell_end(Page& to, int number, const siginfo_t& info) {
     return recorded;
 }
 
-void on_signal(int number, siginfo_t* info, void*) {
+bool is_finished(const siginfo_t& info, void* interrupted) {
+    return info.si_signo == SIGFPE && info.si_code == FPE_INTDIV && current_worker != nullptr && current_worker->thread != nullptr && finish_division(interrupted);
+}
+
+void on_signal(int number, siginfo_t* info, void* interrupted) {
+    if (is_finished(*info, interrupted)) return;
     if (page.load() != nullptr && told_another(number)) return;
     if (Page* to = page.load(); to != nullptr && !tell_end(*to, number, *info)) return;
     for (std::size_t i = 0; i < sizeof caught / sizeof *caught; ++i)
@@ -227,6 +230,20 @@ void catch_signals() {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     for (std::size_t i = 0; i < sizeof caught / sizeof *caught; ++i) sigaction(caught[i], &action, &before[i]);
+}
+
+// The same for processes that record nothing.
+struct sigaction before_division;
+void on_division(int number, siginfo_t* info, void* interrupted) {
+    if (!is_finished(*info, interrupted)) sigaction(number, &before_division, nullptr);
+}
+
+void catch_divisions() {
+    struct sigaction action {};
+    action.sa_sigaction = on_division;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGFPE, &action, &before_division);
 }
 
 struct Extent {
@@ -291,6 +308,8 @@ void record_carrier(bool busy) {
 }
 
 void catch_signals_here() {
+    static const bool caught_here = page.load() == nullptr ? (catch_divisions(), true) : false;
+    static_cast<void>(caught_here);
     static __thread bool done = false;
     if (done || page.load() == nullptr) return;
     done = true;

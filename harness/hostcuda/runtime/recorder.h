@@ -11,6 +11,7 @@ void record_finding(const std::string& json);     // one object, no line break
 void record_launch(const Launch& grid);           // it begins, or its kernel's name is known now
 void record_launch_end();
 void record_module(const char* path, std::uintptr_t base);  // one of a solution's: places of signals are looked for in these
+bool finish_division(void* interrupted);          // division.cpp: whether it was one; the `ucontext_t` goes on behind it with the result of a GPU
 void catch_signals_here();                        // on the calling OS thread, also where a fiber's stack is used up
 extern std::atomic<bool> place_is_asked_for;      // the time was over while a thread at a grid was at none of its GPU threads
 void tell_place();                                // to be called by a GPU thread then

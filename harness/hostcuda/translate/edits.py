@@ -39,6 +39,7 @@ class SourceEdits:
     not_emulated: list[tuple[int, str]] = field(default_factory=list)
     counter: int = 0
     marked: Container[bytes] = ()
+    conditional: Container[bytes] = ()
 
     def number(self) -> bytes:
         self.counter += 1

@@ -143,6 +143,8 @@ def _common_flags() -> tuple[str, ...]:
         "-Wno-unknown-pragmas",
         "-Wno-deprecated",
         "-fno-strict-aliasing",
+        "-fwrapv",  # as on a GPU
+        "-fno-isolate-erroneous-paths-dereference",  # a division by zero does not end the kernel
         *processor_flags(),
     )
 
@@ -175,7 +177,7 @@ def variant_flags(*, checked: bool) -> tuple[str, ...]:
             "-fsanitize=thread",
             "--param=tsan-distinguish-volatile=1",
             "-fno-sanitize=all",
-            "-fsanitize=thread,alignment,bounds",
+            "-fsanitize=thread,alignment,bounds,shift-exponent,float-cast-overflow",
             "-DHOSTCUDA_CHECKED=1",
         )
     return ("-O2", "-ffp-contract=fast")

@@ -15,6 +15,7 @@ import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 from harness.hostcuda.translate import ptx
+from harness.hostcuda.translate.arithmetic import ARITHMETIC, conditional_names, edit_call, edit_cast, edit_shift
 from harness.hostcuda.translate.configurations import written_out
 from harness.hostcuda.translate.declarations import (
     edit_shared,
@@ -55,6 +56,8 @@ _MOST_PIECES = 400
 """Each piece is parsed with as many blanks around it as the source is long."""
 _HEAPS = {CodeSide.DEVICE: b"device", CodeSide.BOTH: b"callers"}
 """The heap that device code allocates from; host code is not edited."""
+
+_ARITHMETIC = {"binary_expression": edit_shift, "assignment_expression": edit_shift, "cast_expression": edit_cast}
 
 _NO_ARCHITECTURE = b"hostcuda_no_architecture"
 """Never defined."""
@@ -106,6 +109,7 @@ def rewrite(source: str) -> RewrittenSource:
     for each in trees:
         _collect(state, each)
     state.marked = marked_names(data, trees)
+    state.conditional = conditional_names(data)
     for each in trees:
         _edit(state, each, each.root, CodeSide.BOTH if each.in_macro else None)
     refused = [NotTranslated(line=r.line, construct=r.construct) for r in translated.refused]
@@ -140,7 +144,7 @@ def _macro_bodies(state: SourceEdits, tree: Tree) -> Iterator[Tree]:
         if body is None:
             continue
         text = tree.of(body)
-        if _HOLDS_CUDA.search(text) is None:
+        if _HOLDS_CUDA.search(text) is None and ARITHMETIC.search(text) is None:
             continue
         flat = text.replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ").replace(b"##", b"__")
         named, held = node.child_by_field_name("name"), node.child_by_field_name("parameters")
@@ -236,6 +240,10 @@ def _edit(state: SourceEdits, tree: Tree, node: Node, side: CodeSide | None) -> 
             state.replace(start, end, _launch_text(state, tree, node), in_macro=tree.in_macro)
             return
         _edit_call(state, tree, node, side)
+        if _is_arithmetic(state, tree, side):
+            edit_call(state, tree, node)
+    elif node.type in _ARITHMETIC and _is_arithmetic(state, tree, side):
+        _ARITHMETIC[node.type](state, tree, node)
     elif node.type == "while_statement":
         _edit_wait(state, tree, node)
     elif node.type == "new_expression" and side in _HEAPS:
@@ -253,6 +261,11 @@ def _edit(state: SourceEdits, tree: Tree, node: Node, side: CodeSide | None) -> 
         _edit(state, tree, child, side)
 
 
+def _is_arithmetic(state: SourceEdits, tree: Tree, side: CodeSide | None) -> bool:
+    """Whether arithmetic here runs on a GPU, and is not the preprocessor's."""
+    return side in _HEAPS and tree.macro not in state.conditional
+
+
 def _rendered(
     state: SourceEdits, tree: Tree, node: Node, more: Sequence[Edit] = (), side: CodeSide | None = None
 ) -> bytes:
@@ -267,6 +280,7 @@ def _rendered(
         subscript_lines=state.subscript_lines,
         counter=state.counter,
         marked=state.marked,
+        conditional=state.conditional,
     )
     _edit(inner, tree, node, side)
     state.counter = inner.counter

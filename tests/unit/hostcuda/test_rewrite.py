@@ -402,3 +402,28 @@ def test_where_two_versions_can_not_be_the_devices_stays(source: str) -> None:
     text = rewrite(source).text
     assert "hostcuda_no_architecture" not in text
     assert "__CUDA_ARCH__" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "edited"),
+    [
+        ("o[0] = 1u << n;", "1u << ::hostcuda::shift << n"),
+        ("n >>= o[0];", "n >>= ::hostcuda::shift >>= o[0]"),
+        ("o[0] = (int)x * 2;", "(int)(::hostcuda::Converted<int>)x * 2"),
+        ("o[0] = static_cast<unsigned>(x);", "static_cast<unsigned>(::hostcuda::Converted<unsigned>(x))"),
+        ("o[0] = uint8_t(x);", "uint8_t(::hostcuda::Converted<uint8_t>(x))"),
+        ("o[0] = 1 << 3;", "1 << 3;"),
+        ("o[0] = (float)n;", "(float)n;"),
+    ],
+)
+def test_arithmetic_of_device_code_is_written_as_a_gpu_does_it(code: str, edited: str) -> None:
+    assert edited in rewrite(f"__global__ void k(float x, int n, int* o) {{ {code} }}").text
+    host = f"void f(float x, int n, int* o) {{ {code} }}"
+    assert rewrite(host).text == host
+
+
+def test_shifts_in_macros_are_written_so_unless_the_preprocessor_computes_with_them() -> None:
+    macros = "#define MASK(n) ((1u << (n)) - 1)\n#define SIZE (1 << LOG)\n#define ALL SIZE\n#if ALL > 4\n#endif\n"
+    text = rewrite(macros).text
+    assert "((1u << ::hostcuda::shift << (n)) - 1)" in text
+    assert "#define SIZE (1 << LOG)" in text

@@ -10,6 +10,7 @@
 
 #include "cuda_fp16.h"
 #include "cuda_bf16.h"
+#include "hostcuda/arithmetic.h"
 #include "hostcuda/dim3.h"
 #include "hostcuda/interface.h"
 #include "hostcuda/math_intrinsics.h"
