@@ -6,7 +6,7 @@
 
 namespace hostcuda {
 
-inline Record with_site(Record me, std::uintptr_t site) { return me | ((static_cast<Record>(site) >> 2 & 0xFFFFFu) << 1); }
+inline Record with_site(Record me, std::uintptr_t site) { return me | (static_cast<Record>(site) >> 2 & 0xFFFFFu); }
 inline std::uint32_t serial_of(Record r) { return static_cast<std::uint32_t>(r >> record_serial_shift); }
 inline std::uint32_t tick_of(Record r) { return static_cast<std::uint32_t>(r >> record_tick_shift) % ticks_a_serial; }
 inline std::uint32_t thread_of(Record r) { return static_cast<std::uint32_t>(r >> record_thread_shift) & 1023u; }
@@ -14,7 +14,7 @@ inline std::uint32_t thread_of(Record r) { return static_cast<std::uint32_t>(r >
 // The full return address of a record: the one nearest to `near` with its 22 low bits (known but for the last two).
 inline std::uintptr_t site_of(Record r, std::uintptr_t near) {
     constexpr std::uintptr_t span = std::uintptr_t{1} << 22;
-    std::uintptr_t site = (near & ~(span - 1)) | (static_cast<std::uintptr_t>(r >> 1 & 0xFFFFFu) << 2);
+    std::uintptr_t site = (near & ~(span - 1)) | (static_cast<std::uintptr_t>(r & 0xFFFFFu) << 2);
     if (site + span / 2 < near) site += span;
     else if (site > near + span / 2) site -= span;
     return site;

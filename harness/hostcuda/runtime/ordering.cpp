@@ -1,6 +1,9 @@
 // What happened before what: barriers and collectives by serial numbers and ticks, other blocks by what was learned through fences and atomics.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 
 #include "checking.h"
@@ -9,7 +12,15 @@ namespace hostcuda {
 
 namespace {
 
-std::uint32_t serial_owners[max_serial + 2];
+// By serial number. Only pages of serials that were handed out are committed.
+std::atomic<std::uint32_t>* serial_owners() {
+    static auto* const table = [] {
+        void* memory = mmap(nullptr, (std::size_t{max_serial} + 2) * sizeof(std::atomic<std::uint32_t>), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) throw std::bad_alloc();
+        return static_cast<std::atomic<std::uint32_t>*>(memory);
+    }();
+    return table;
+}
 
 // ---- what one block learned of others through fences and atomics
 struct SyncPoint {
@@ -55,8 +66,8 @@ void learn_of_own_block(Thread& thread, const std::vector<Knowledge>& known, std
 
 }  // namespace
 
-std::uint32_t serial_owner(std::uint32_t serial) { return serial_owners[serial]; }
-void set_serial_owner(std::uint32_t serial, std::uint32_t block) { serial_owners[serial] = block; }
+std::uint32_t serial_owner(std::uint32_t serial) { return serial_owners()[serial].load(std::memory_order_relaxed); }
+void set_serial_owner(std::uint32_t serial, std::uint32_t block) { serial_owners()[serial].store(block, std::memory_order_relaxed); }
 
 void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, bool releases) {
     Block& block = *worker.block;
@@ -128,6 +139,7 @@ bool ordered(const Worker& worker, Record record, Record floor, bool shared) {
     if (is_arriving(record)) return false;
     const Block& block = *worker.block;
     const std::uint32_t serial = serial_of(record);
+    if (serial == max_serial) return true;  // of a launch that used up the others: whose it is, nobody knows
     const auto place = std::lower_bound(block.serials.begin(), block.serials.end(), serial);
     const std::uint32_t thread = thread_of(record);
     if (place != block.serials.end() && *place == serial) {

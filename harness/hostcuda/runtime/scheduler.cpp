@@ -384,7 +384,7 @@ std::unique_ptr<Worker> make_worker(unsigned number) {
     return worker;
 }
 
-std::uint32_t newest_serial() { return next_serial.load(); }
+std::uint32_t newest_serial() { return std::min(next_serial.load(), max_serial); }
 
 void make_ready(Block& block, Thread& thread) {
     thread.state = ThreadState::ready;
@@ -393,7 +393,7 @@ void make_ready(Block& block, Thread& thread) {
 }
 
 std::uint32_t take_serial(Block& block) {
-    const std::uint32_t serial = next_serial.fetch_add(1);
+    const std::uint32_t serial = std::min(next_serial.fetch_add(1), max_serial);
     block.serials.push_back(serial);
     set_serial_owner(serial, block.linear);
     return serial;
@@ -521,11 +521,11 @@ int carry_out(const LaunchRequest& request, OwnCluster& own) {
     grid.cluster_blocks = grid.cluster.x * grid.cluster.y * grid.cluster.z;
     grid.kernel = own.kernel, grid.parameters = own.parameters;
     grid.reversed = schedule.load() % 2 == 1;
-    if (std::uint64_t{next_serial.load()} + 2 * blocks + 4096 > max_serial) {
+    if (next_serial.load() > serials_before_reset) {
         forget_all_shadows();
         next_serial = 1;
     }
-    grid.floor = Record{next_serial.load()} << record_serial_shift;
+    grid.floor = Record{newest_serial()} << record_serial_shift;
     grid.workers = team_size();
     if (blocks / grid.cluster_blocks < grid.workers) grid.workers = static_cast<unsigned>(blocks / grid.cluster_blocks);
     if (blocks * grid.threads <= inline_launch_threads && !request.cooperative) grid.workers = 1;

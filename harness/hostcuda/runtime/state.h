@@ -22,17 +22,18 @@ constexpr std::uint64_t poison = 0x7FBF7FBF7FBF7FBFull;           // NaN as fp16
 extern std::atomic<std::uint64_t> shared_fill;                    // what stands in shared memory that nobody wrote: poison, or another of fills
 
 // ---- what the shadow memory remembers of one granule. A record is
-//   serial:21 | tick:12 | thread:10 | site:20 | atomic:1
-// serial numbers are handed to blocks in rising order (a block takes a further one every 4,096 ticks); a tick passes at every
-// barrier or warp collective; site is the return address inside the module's text, in units of 4 bytes.
+//   serial:26 | tick:8 | thread:10 | site:20
+// Serial numbers are handed to blocks in rising order. A block takes a further one every 256 ticks and at every barrier of the grid; a tick
+// passes at every barrier or warp collective. The site is the return address inside the module's text, in units of 4 bytes.
 using Record = std::uint64_t;
-constexpr int record_serial_shift = 43;
-constexpr int record_tick_shift = 31;
-constexpr int record_thread_shift = 21;
+constexpr int record_serial_shift = 38;
+constexpr int record_tick_shift = 30;
+constexpr int record_thread_shift = 20;
 constexpr Record record_unaddressable = ~Record{0};
-constexpr std::uint32_t max_serial = (1u << 21) - 2;
+constexpr std::uint32_t max_serial = (1u << 26) - 2;              // a launch that needs more goes on with this one, and without further findings of races
 constexpr std::uint32_t arriving_serial = max_serial + 1;         // of the write that an asynchronous copy is still to make
-constexpr std::uint32_t ticks_a_serial = 1u << 12;
+constexpr std::uint32_t ticks_a_serial = 1u << 8;
+constexpr std::uint32_t serials_before_reset = 1u << 21;          // a launch begins with fewer handed out
 
 struct Cell {
     Record write;     // last plain write
