@@ -168,7 +168,7 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         Warp& warp = block.warps[w];
         const std::uint32_t lanes = block.count - w * warp_lanes;
         warp.exited = lanes >= warp_lanes ? 0u : ~((1u << lanes) - 1u);
-        warp.pending = 0;
+        warp.pending = warp.asking = 0;
         warp.sync_tick = 0;
         warp.clocks_in_use = false;
     }
@@ -343,6 +343,7 @@ void work(Worker& worker, Launch& grid) {
         }
         if (block.spinning) {
             block.spinning = false;
+            resolve_activemasks(block);  // of warps in which other lanes spin
             if (worker.blocks.size() < most_spinning_blocks) start_cluster(worker, grid);
             if (++turn >= worker.blocks.size()) sched_yield();
             continue;
@@ -415,6 +416,7 @@ void suspend(Worker& worker) {
     wait_over();
     if (worker.has_pending) flush_pending(worker);
     Block& block = *worker.block;
+    warp_lane_waits(block, *worker.thread);
     Fiber* self = worker.thread->fiber;
     Thread* next = nullptr;
     if (pop_ready(block, next)) {

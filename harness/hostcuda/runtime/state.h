@@ -116,6 +116,7 @@ struct Collective {
 struct Warp {
     unsigned exited = 0;
     unsigned pending = 0;            // which of the collectives wait
+    unsigned asking = 0;             // lanes that wait for __activemask()
     std::uint32_t sync_tick = 0;     // every lane's accesses up to this tick are ordered
     Collective collectives[warp_lanes];
     std::unique_ptr<std::uint32_t[]> clocks;  // [lane][other]: other's tick that lane knows of; only for partial masks
@@ -319,7 +320,8 @@ inline std::uint32_t threads_to_run(const Block& block) {
 
 // warp.cpp
 void warp_lane_exited(Block& block, Thread& thread);
-bool resolve_activemasks(Block& block);
+void warp_lane_waits(Block& block, const Thread& thread);  // or has ended
+bool resolve_activemasks(Block& block);              // whether any lane asked
 
 // shared.cpp
 void arena_prepare(Arena& arena, const LaunchRequest& request);

@@ -202,39 +202,60 @@ void warp_lane_exited(Block& block, Thread& thread) {
         Collective& c = warp.collectives[__builtin_ctz(waiting)];
         if (c.arrived == (c.mask & ~warp.exited)) complete(block, number, c, nullptr);
     }
+    warp_lane_waits(block, thread);
 }
 
-// A lane that asks for the active lanes waits until nothing else of its block can run; then those that ask at the same line
-// are active together, which is as much convergence as a GPU would give.
+namespace {
+
+void resolve_activemasks_of(Block& block, std::uint32_t number) {
+    Warp& warp = block.warps[number];
+    while (warp.asking != 0) {
+        const Thread& first = lane(block, number, static_cast<unsigned>(__builtin_ctz(warp.asking)));
+        unsigned mask = 0;
+        for (unsigned waiting = warp.asking; waiting != 0; waiting &= waiting - 1) {
+            const unsigned l = static_cast<unsigned>(__builtin_ctz(waiting));
+            if (lane(block, number, l).line == first.line) mask |= 1u << l;
+        }
+        warp.asking &= ~mask;
+        for (unsigned l = 0; l < warp_lanes; ++l) {
+            if (!(mask >> l & 1u)) continue;
+            lane(block, number, l).answer = mask;
+            make_ready(block, lane(block, number, l));
+        }
+    }
+}
+
+}  // namespace
+
+// A lane that asks for the active lanes waits until no other of its warp can run, or all that can only spin; then those that ask at the same
+// line are active together, which is as much convergence as a GPU would give.
 unsigned active_mask(int line) {
     Worker& worker = *current_worker;
     Thread& thread = *worker.thread;
     thread.line = line;
     thread.kind = "__activemask()";
     thread.state = ThreadState::at_activemask;
+    worker.block->warps[thread.linear / warp_lanes].asking |= 1u << thread.linear % warp_lanes;
     suspend(worker);
     return thread.answer;
 }
 
+void warp_lane_waits(Block& block, const Thread& thread) {
+    const std::uint32_t number = thread.linear / warp_lanes;
+    if (block.warps[number].asking == 0) return;
+    const std::uint32_t end = std::min((number + 1) * warp_lanes, block.count);
+    for (std::uint32_t i = number * warp_lanes; i < end; ++i) {
+        const ThreadState state = block.threads[i].state;
+        if (state == ThreadState::unstarted || state == ThreadState::ready || state == ThreadState::running) return;
+    }
+    resolve_activemasks_of(block, number);
+}
+
 bool resolve_activemasks(Block& block) {
     bool any = false;
-    for (std::uint32_t i = 0; i < block.count; ++i) {
-        Thread& first = block.threads[i];
-        if (first.state != ThreadState::at_activemask) continue;
-        any = true;
-        const std::uint32_t start = i / warp_lanes * warp_lanes;
-        const std::uint32_t end = std::min(start + warp_lanes, block.count);
-        unsigned mask = 0;
-        for (std::uint32_t l = start; l < end; ++l) {
-            const Thread& other = block.threads[l];
-            if (other.state == ThreadState::at_activemask && other.line == first.line) mask |= 1u << (l - start);
-        }
-        for (std::uint32_t l = start; l < end; ++l) {
-            Thread& other = block.threads[l];
-            if (!(mask >> (l - start) & 1u)) continue;
-            other.answer = mask;
-            make_ready(block, other);
-        }
+    for (std::uint32_t w = 0; w * warp_lanes < block.count; ++w) {
+        any = any || block.warps[w].asking != 0;
+        resolve_activemasks_of(block, w);
     }
     return any;
 }
