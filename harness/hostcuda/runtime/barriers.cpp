@@ -60,11 +60,28 @@ void arrive_at_grid(Block& block) {
     Launch& grid = *block.launch;
     block.waits_for_grid = true;
     block.grid_generation = grid.grid_generation.load();
-    if (grid.grid_arrived.fetch_add(1) + 1 + grid.finished_blocks.load() == grid.blocks) {
+    if (grid.grid_arrived.fetch_add(1) + 1 == grid.blocks) {
         grid.grid_arrived = 0;
         grid.grid_floor = newest_serial();
         grid.grid_generation.fetch_add(1);
     }
+}
+
+void refuse_lost_grid(Worker& worker, const Block& block) {
+    Launch& grid = *block.launch;
+    ReportDetails details;
+    details.kind = ReportKind::barrier_error;
+    details.block = &block;
+    for (std::uint32_t i = block.count; i-- > 0;)
+        if (block.threads[i].state == ThreadState::at_grid) details.thread = i, details.line = block.threads[i].line;
+    details.message = "grid.sync() can never complete: a block has exited without it";
+    details.access = "grid.sync()";
+    details.has_other = true;
+    details.other_block = grid.finished_block;
+    details.other_access = "exit";
+    report(worker, details);
+    grid.error = error_launch_failure;
+    grid.aborted = true;
 }
 
 void report_deadlock(Worker& worker, Block& block) {

@@ -325,7 +325,12 @@ void work(Worker& worker, Launch& grid) {
         if (worker.blocks.empty() && !start_cluster(worker, grid)) break;
         if (turn >= worker.blocks.size()) turn = 0;
         Block& block = *worker.blocks[turn];
+        const bool some_finished = grid.finished_blocks.load() != 0;  // read before the generation: who finished may have begun a new one
         if (!runnable(block)) {
+            if (block.waits_for_grid && some_finished) {
+                refuse_lost_grid(worker, block);
+                break;
+            }
             if (++idle_turns > worker.blocks.size()) sched_yield();
             ++turn;
             continue;
@@ -335,6 +340,7 @@ void work(Worker& worker, Launch& grid) {
         run_block(worker, block);
         if (grid.aborted.load()) break;
         if (block.live == 0) {
+            grid.finished_block = block.linear;
             grid.finished_blocks.fetch_add(1);
             const auto cluster = block.cluster;
             retire(worker, turn);

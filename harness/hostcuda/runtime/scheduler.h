@@ -18,6 +18,7 @@ inline std::uint32_t thread_at(const Block& block, std::uint32_t turn) { return 
 void release_barrier(Worker& worker, Block& block, Thread* except);  // all are there: everybody goes on, `except` without a switch
 void release_grid(Block& block);
 void arrive_at_grid(Block& block);
+void refuse_lost_grid(Worker& worker, const Block& block);  // it waits for one that has ended
 void report_deadlock(Worker& worker, Block& block);
 
 // named_barriers.cpp

@@ -234,6 +234,7 @@ struct Launch {
     std::atomic<std::uint32_t> grid_generation{0};
     std::atomic<std::uint32_t> grid_floor{0};
     std::atomic<std::uint32_t> finished_blocks{0};
+    std::atomic<std::uint32_t> finished_block{0};  // one of them, by linear index
     std::atomic<std::uint32_t> reads_of_exited{0};  // shuffles that read such a lane, reported up to a limit
     Record floor = 0;
     std::atomic<const char*> kernel{nullptr};
