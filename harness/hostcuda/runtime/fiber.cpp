@@ -2,8 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <new>
-
 namespace hostcuda {
 
 #ifdef HOSTCUDA_USES_UCONTEXT
@@ -81,30 +79,25 @@ FiberPool::~FiberPool() {
     }
 }
 
-void FiberPool::grow() {
-    std::size_t stride = stack_bytes_ + page_bytes;
-    auto* slab = new Slab{};
-    slab->bytes = stride * fibers_a_slab;
-    void* memory = mmap(nullptr, slab->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        delete slab;
-        throw std::bad_alloc();
-    }
-    slab->memory = static_cast<char*>(memory);
-    slab->next = slabs_;
-    slabs_ = slab;
-    for (std::size_t i = 0; i < fibers_a_slab; ++i) {
-        Fiber& fiber = slab->fibers[fibers_a_slab - 1 - i];
-        char* low = slab->memory + (fibers_a_slab - 1 - i) * stride;
-        mprotect(low, page_bytes, PROT_NONE);
-        fiber.stack_low = low + page_bytes;
+bool FiberPool::grow() {
+    const std::size_t stride = stack_bytes_ + page_bytes, bytes = stride * fibers_a_slab;
+    void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) return false;
+    auto* const memory = static_cast<char*>(mapped);
+    // Each guard is a mapping, of which the machine allows some 65,000 (vm.max_map_count): a grid of more threads goes on without.
+    for (std::size_t i = 0; i < fibers_a_slab && guarded_; ++i) guarded_ = mprotect(memory + i * stride, page_bytes, PROT_NONE) == 0;
+    slabs_ = new Slab{slabs_, memory, bytes, {}};
+    for (std::size_t i = fibers_a_slab; i-- > 0;) {
+        Fiber& fiber = slabs_->fibers[i];
+        fiber.stack_low = memory + i * stride + page_bytes;
         fiber.stack_bytes = stack_bytes_;
         reset(&fiber);
     }
+    return true;
 }
 
 Fiber* FiberPool::take() {
-    if (free_ == nullptr) grow();
+    if (free_ == nullptr && !grow()) return nullptr;
     Fiber* fiber = free_;
     free_ = fiber->next_free;
     return fiber;

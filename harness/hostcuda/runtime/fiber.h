@@ -27,22 +27,24 @@ struct Fiber {
 void fiber_prepare(Fiber& fiber, void (*entry)());
 void fiber_switch(Fiber& from, Fiber& to);
 
-// Stacks come in one mapping of `count`, each with an unmapped page below it, committed by the kernel as they are touched.
+// Stacks come in one mapping of several, each with a page below it that nobody may touch, as far as the machine allows as many; committed by the
+// kernel as they are touched.
 class FiberPool {
 public:
     FiberPool(std::size_t stack_bytes, void (*entry)()) : stack_bytes_(stack_bytes), entry_(entry) {}
     ~FiberPool();
     FiberPool(const FiberPool&) = delete;
     FiberPool& operator=(const FiberPool&) = delete;
-    Fiber* take();            // prepared, ready to be switched to
+    Fiber* take();            // prepared, ready to be switched to; null where the machine has no room for more
     void give(Fiber* fiber);  // stopped inside its entry loop, may be switched to again
     void reset(Fiber* fiber); // abandoned in the middle of something: starts anew when taken next
 
 private:
     struct Slab;
-    void grow();
+    bool grow();
     std::size_t stack_bytes_;
     void (*entry_)();
+    bool guarded_ = true;
     Fiber* free_ = nullptr;
     Slab* slabs_ = nullptr;
 };

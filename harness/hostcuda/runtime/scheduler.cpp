@@ -27,7 +27,7 @@ __attribute__((tls_model("initial-exec"))) extern __thread bool launch_known;
 
 namespace {
 
-constexpr std::size_t stack_bytes = 128 * 1024;
+constexpr std::size_t stack_bytes = 640 * 1024;   // a GPU thread has 512 KiB of local memory (CUDA programming guide); frames here are larger
 constexpr std::uint32_t polls_a_turn = 256;       // atomics and volatile reads between two yields
 constexpr std::uint32_t turns_a_thread = 4;       // then none of those that can run seems to get on: other blocks have their turn
 constexpr std::uint32_t rounds_in_vain = 64;      // that all threads of a block ask for the end of a phase, and for how long, before nobody is taken to end it
@@ -175,6 +175,30 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
     arena_prepare(block.arena, grid.request);
 }
 
+void report_too_many(Worker& worker, const Block& block, std::uint32_t thread) {
+    ReportDetails details;
+    details.kind = ReportKind::not_emulated;
+    details.block = &block;
+    details.thread = thread;
+    details.line = worker.launch->request.line;
+    details.message = "more threads that wait at once than this machine has room for (memory, or vm.max_map_count)";
+    report(worker, details);
+    worker.launch->error = error_launch_out_of_resources;
+    worker.launch->aborted = true;
+}
+
+// The calling thread can't go on, and others of its block have not begun.
+void start_another(Worker& worker, Block& block) {
+    Fiber* const self = worker.thread->fiber;
+    Fiber* const fresh = worker.pool->take();
+    if (fresh == nullptr) {
+        report_too_many(worker, block, worker.thread->linear);
+        fiber_switch(*self, worker.main);
+    }
+    worker.fiber = fresh;
+    fiber_switch(*self, *fresh);
+}
+
 // Runs `block` until none of its threads can run.
 void run_block(Worker& worker, Block& block) {
     enter_block(worker, block);
@@ -183,8 +207,13 @@ void run_block(Worker& worker, Block& block) {
         activate(worker, *next);
         fiber_switch(worker.main, *next->fiber);
     } else if (block.started < block.count) {
-        worker.fiber = worker.pool->take();
-        fiber_switch(worker.main, *worker.fiber);
+        Fiber* const fresh = worker.pool->take();
+        if (fresh == nullptr) {
+            report_too_many(worker, block, block.started);
+            return;
+        }
+        worker.fiber = fresh;
+        fiber_switch(worker.main, *fresh);
     }
 }
 
@@ -429,8 +458,7 @@ void suspend(Worker& worker) {
         activate(worker, *next);
         if (next->fiber != self) fiber_switch(*self, *next->fiber);
     } else if (block.started < block.count) {
-        worker.fiber = worker.pool->take();
-        fiber_switch(*self, *worker.fiber);
+        start_another(worker, block);
     } else {
         fiber_switch(*self, worker.main);
     }
@@ -446,8 +474,7 @@ void poll(Worker& worker) {
     Fiber* self = thread.fiber;
     make_ready(block, thread);
     if (block.started < block.count) {
-        worker.fiber = worker.pool->take();
-        fiber_switch(*self, *worker.fiber);
+        start_another(worker, block);
         return;
     }
     Thread* next = nullptr;
