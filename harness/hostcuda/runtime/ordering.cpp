@@ -31,7 +31,6 @@ struct SyncPoint {
 std::mutex sync_mutex;
 std::unordered_map<std::uintptr_t, SyncPoint> sync_points;
 std::atomic<std::size_t> sync_count{0};
-const Launch* sync_launch = nullptr;
 
 void merge(std::vector<Knowledge>& into, const std::vector<Knowledge>& from) {
     if (from.empty()) return;
@@ -75,7 +74,6 @@ void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, 
     releases = releases && thread.fenced;
     if (!releases && sync_count.load(std::memory_order_relaxed) == 0) return;
     std::lock_guard<std::mutex> lock(sync_mutex);
-    if (sync_launch != worker.launch) sync_points.clear(), sync_count = 0, sync_launch = worker.launch;
     if (acquires) {
         auto found = sync_points.find(address);
         if (found != sync_points.end()) {
@@ -112,6 +110,12 @@ void share_knowledge(Cluster& cluster) {
     for (const Block* block : cluster.blocks) merge(all, block->known);
     if (all.empty()) return;
     for (Block* block : cluster.blocks) block->known = all;
+}
+
+void forget_sync_points() {
+    std::lock_guard<std::mutex> lock(sync_mutex);
+    sync_points.clear();
+    sync_count = 0;
 }
 
 // The memory may have been another block's before, which orders nothing here.

@@ -564,6 +564,7 @@ int carry_out(const LaunchRequest& request, OwnCluster& own) {
     grid.workers = team_size();
     if (blocks / grid.cluster_blocks < grid.workers) grid.workers = static_cast<unsigned>(blocks / grid.cluster_blocks);
     if (blocks * grid.threads <= inline_launch_threads && !request.cooperative) grid.workers = 1;
+    forget_sync_points();
     record_launch(grid);
     team_run(grid);
     record_launch_end();

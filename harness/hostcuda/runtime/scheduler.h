@@ -14,6 +14,9 @@ std::uint32_t newest_serial();                       // the next that will be ha
 bool runnable(const Block& block);                   // some thread of it can go on
 inline std::uint32_t thread_at(const Block& block, std::uint32_t turn) { return block.launch->reversed ? block.count - 1 - turn : turn; }
 
+// ordering.cpp
+void forget_sync_points();                           // a launch begins: what the one before did there orders nothing in it
+
 // barriers.cpp
 void release_barrier(Worker& worker, Block& block, Thread* except);  // all are there: everybody goes on, `except` without a switch
 void release_grid(Block& block);
