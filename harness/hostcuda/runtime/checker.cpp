@@ -25,35 +25,38 @@ void remember_conflict(Worker& worker, std::uintptr_t address, std::uint32_t byt
 }
 
 __attribute__((noinline)) void slow_read(Worker& worker, Cell& cell, std::uintptr_t address, std::size_t bytes, std::uintptr_t site, Record floor, bool shared) {
-    if (cell.write == record_unaddressable) {
+    const Record before = cell.write, atomic = cell.atomic;  // once: other workers change them
+    if (before == record_unaddressable) {
         report_access(worker, ReportKind::memory_error, address, bytes, false, site, "out of bounds");
         return;
     }
-    if (is_arriving(cell.write)) {
-        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of memory that an unfinished asynchronous copy writes: nothing waited for the copy", cell.write, "asynchronous copy");
-    } else if (!ordered(worker, cell.write, floor, shared)) {
-        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of memory that another thread writes, without synchronisation between the two", cell.write, "write");
+    if (is_arriving(before)) {
+        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of memory that an unfinished asynchronous copy writes: nothing waited for the copy", before, "asynchronous copy");
+    } else if (!ordered(worker, before, floor, shared)) {
+        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of memory that another thread writes, without synchronisation between the two", before, "write");
         cell.write = 0;
-    } else if (shared && !ordered(worker, cell.atomic, floor, shared)) {
+    } else if (shared && !ordered(worker, atomic, floor, shared)) {
         // In global memory such a read is how kernels look before they update (if (v > *best) atomicMax(best, v)). In shared memory it is
         // the missing barrier, unless the thread goes on with an atomic of its own (the opening read of a compare-and-swap loop).
         Thread& thread = *worker.thread;
         if (thread.doubt != 0 && thread.doubt != address) settle_doubt(worker);
-        thread.doubt = address, thread.doubt_site = site, thread.doubt_other = cell.atomic;
+        thread.doubt = address, thread.doubt_site = site, thread.doubt_other = atomic;
     }
 }
 
-__attribute__((noinline)) void slow_write(Worker& worker, Cell& cell, std::uintptr_t address, std::size_t bytes, std::uintptr_t site, Record floor, bool shared) {
-    if (cell.write == record_unaddressable) {
+__attribute__((noinline)) void slow_write(Worker& worker, const Cell& cell, std::uintptr_t address, std::size_t bytes, std::uintptr_t site, Record floor, bool shared) {
+    const Record before[] = {cell.write, cell.atomic, cell.reader, cell.reader2};  // once: other workers change them
+    if (before[0] == record_unaddressable) {
         report_access(worker, ReportKind::memory_error, address, bytes, true, site, "out of bounds");
         const Block* holder = holder_of(worker, address);
         if (holder == nullptr || holder_of(worker, address + bytes - 1) != holder) abort_launch(worker, error_illegal_address);
         return;
     }
-    if (!ordered(worker, cell.write, floor, shared)) remember_conflict(worker, address, static_cast<std::uint32_t>(bytes), site, cell.write, true);
-    else if (!ordered(worker, cell.atomic, floor, shared)) remember_conflict(worker, address, static_cast<std::uint32_t>(bytes), site, cell.atomic, true);
-    else if (!ordered(worker, cell.reader, floor, shared)) remember_conflict(worker, address, static_cast<std::uint32_t>(bytes), site, cell.reader, false);
-    else if (!ordered(worker, cell.reader2, floor, shared)) remember_conflict(worker, address, static_cast<std::uint32_t>(bytes), site, cell.reader2, false);
+    for (unsigned k = 0; k < 4; ++k) {
+        if (ordered(worker, before[k], floor, shared)) continue;
+        remember_conflict(worker, address, static_cast<std::uint32_t>(bytes), site, before[k], k < 2);
+        return;
+    }
 }
 
 // Not written by anybody: poison still stands there and no record says that a kernel put it there.
@@ -80,8 +83,9 @@ inline __attribute__((always_inline)) void note_reader(const Worker& worker, Cel
     const Record r1 = cell.reader;
     if (r1 < floor || r1 < worker.barrier_limit) {
         // behind an ordering point (or another block's with an older serial, which the second slot then keeps)
+        const Record r2 = cell.reader2;
         if (r1 >= floor && ((r1 ^ me) >> record_serial_shift) != 0) cell.reader2 = r1;
-        else if (cell.reader2 < floor || ((cell.reader2 ^ me) >> record_serial_shift) == 0) cell.reader2 = 0;
+        else if (r2 < floor || ((r2 ^ me) >> record_serial_shift) == 0) cell.reader2 = 0;
         cell.reader = me;
         return;
     }
@@ -107,21 +111,23 @@ inline __attribute__((always_inline)) void check_cells(Worker& worker, Cell* cel
     if (write) {
         for (std::size_t i = 0; i < cells; ++i) {
             Cell& c = cell[i];
-            if (__builtin_expect(((c.write >= floor) | (c.atomic >= floor) | (c.reader >= floor) | (c.reader2 >= floor)), 0)) {
+            const Record before = c.write, atomic = c.atomic, reader = c.reader, reader2 = c.reader2;
+            if (__builtin_expect(((before >= floor) | (atomic >= floor) | (reader >= floor) | (reader2 >= floor)), 0)) {
                 const Record mine = me >> record_thread_shift;
                 // the usual case: only this very thread was here since the last barrier
-                if (((c.write >> record_thread_shift) != mine && c.write >= floor) || c.atomic >= floor ||
-                    (c.reader >= floor && (c.reader >> record_thread_shift) != mine) || c.reader2 >= floor)
+                if (((before >> record_thread_shift) != mine && before >= floor) || atomic >= floor ||
+                    (reader >= floor && (reader >> record_thread_shift) != mine) || reader2 >= floor)
                     slow_write(worker, c, address, bytes, site, floor, shared);
             }
-            if (c.write != record_unaddressable) c.write = me;
+            if (before != record_unaddressable) c.write = me;
         }
         return;
     }
     for (std::size_t i = 0; i < cells; ++i) {
         Cell& c = cell[i];
-        if (__builtin_expect(((c.write >= floor) & ((c.write ^ me) >> record_thread_shift != 0)) | (c.atomic >= floor), 0))
-            if (c.write >= limit || !shared || c.atomic >= floor || c.write == record_unaddressable)
+        const Record before = c.write, atomic = c.atomic;
+        if (__builtin_expect(((before >= floor) & ((before ^ me) >> record_thread_shift != 0)) | (atomic >= floor), 0))
+            if (before >= limit || !shared || atomic >= floor || before == record_unaddressable)
                 slow_read(worker, c, address, bytes, site, floor, shared);
         note_reader(worker, c, me, floor);
     }
@@ -269,8 +275,8 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
             report_access(worker, ReportKind::memory_error, address, bytes, true, site, "out of bounds");
             break;
         }
-        if (!ordered(worker, c.write, floor, shared)) {
-            report_access(worker, ReportKind::data_race, address, bytes, true, site, "atomic update of memory that another thread writes non-atomically, without synchronisation between the two", c.write, "write");
+        if (const Record before = c.write; !ordered(worker, before, floor, shared)) {
+            report_access(worker, ReportKind::data_race, address, bytes, true, site, "atomic update of memory that another thread writes non-atomically, without synchronisation between the two", before, "write");
             c.write = 0;
         }
         if (writes) c.atomic = me;

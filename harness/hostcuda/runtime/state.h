@@ -35,18 +35,35 @@ constexpr std::uint32_t arriving_serial = max_serial + 1;         // of the writ
 constexpr std::uint32_t ticks_a_serial = 1u << 8;
 constexpr std::uint32_t serials_before_reset = 1u << 21;          // a launch begins with fewer handed out
 
+// A record that workers read and write at once, in any order: what one of them overwrites is a race that may be missed.
+class SharedRecord {
+public:
+    SharedRecord() = default;
+    SharedRecord(Record value) : value_(value) {}
+    SharedRecord(const SharedRecord& other) : value_(other) {}
+    SharedRecord& operator=(const SharedRecord& other) { return *this = static_cast<Record>(other); }
+    SharedRecord& operator=(Record value) {
+        __atomic_store_n(&value_, value, __ATOMIC_RELAXED);
+        return *this;
+    }
+    operator Record() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
+
+private:
+    Record value_ = 0;
+};
+
 struct Cell {
-    Record write;     // last plain write
-    Record atomic;    // last atomic update
-    Record reader;    // first reader since the last ordering point
-    Record reader2;   // another one, of another block or warp where there was one
+    SharedRecord write;    // last plain write
+    SharedRecord atomic;   // last atomic update
+    SharedRecord reader;   // first reader since the last ordering point
+    SharedRecord reader2;  // another one, of another block or warp where there was one
 };
 
 struct Region {
     std::uintptr_t base = 0;
     std::size_t bytes = 0;
     RegionKind kind = RegionKind::device;
-    unsigned granule_shift = 2;
+    std::atomic<unsigned> granule_shift{2};
     std::atomic<Cell*> cells{nullptr};
     std::size_t cells_bytes = 0;
     bool fresh = false;              // its content was never set by anybody: filled with poison
