@@ -127,6 +127,16 @@ void async_bulk_commit() {
 
 void async_bulk_wait(unsigned groups_left) { arrive_but(current_worker->thread->stores.get(), groups_left); }
 
+// Marks in shared memory go with the arena's records; those in global memory would convict the next launch.
+void abandon_copies(Worker& worker, Block& block) {
+    if (!hostcuda_checked()) return;
+    worker.block = &block;
+    for (std::uint32_t i = 0; i < block.count; ++i)
+        for (const auto* copies : {block.threads[i].copies.get(), block.threads[i].stores.get()})
+            for (std::size_t at = 0; copies != nullptr && at < copies->list.size(); ++at) unmark_source(worker, copies->list[at]);
+    for (const BoundCopy& it : block.bound) unmark_source(worker, it.copy);
+}
+
 void finish_copies(Block& block, Thread& thread) {
     arrive(thread.copies.get(), ~0u);
     arrive(thread.stores.get(), ~0u);

@@ -329,19 +329,35 @@ void check_range(const void* p, std::size_t bytes, bool write, std::uintptr_t si
 
 namespace {
 
-// The cells of one end of a copy, as fine as it needs them; none where it is not in shared memory.
+// The cells of one end of a copy, as fine as it needs them; none where nobody keeps any.
 struct End {
     Cell* cell = nullptr;
     std::size_t cells = 0, granule = 4;
 };
+unsigned granule_of(std::uintptr_t address, std::size_t bytes) { return ((address | bytes) & 1) != 0 ? 1 : ((address | bytes) & 2) != 0 ? 2 : 4; }
 End end_of(Worker& worker, const void* at, std::size_t bytes) {
     const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(at);
     Block* const holder = holder_of(worker, address);
     if (bytes == 0 || holder == nullptr || holder_of(worker, address + bytes - 1) != holder) return {};
-    refine_for(worker, *holder, ((address | bytes) & 1) != 0 ? 1 : ((address | bytes) & 2) != 0 ? 2 : 4);
+    refine_for(worker, *holder, granule_of(address, bytes));
     const unsigned shift = holder->arena.granule_shift;
     const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(holder->arena.memory);
     return {holder->arena.cells + (offset >> shift), bytes >> shift, std::size_t{1} << shift};
+}
+// The same of what is only read, which may lie in global memory.
+End source_of(Worker& worker, const void* at, std::size_t bytes) {
+    const End shared = end_of(worker, at, bytes);
+    if (shared.cells != 0 || bytes == 0) return shared;
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(at);
+    Region* region = worker.cache[address >> 12 & (region_cache_entries - 1)];
+    if (region == nullptr || address - region->base >= region->bytes || region->bytes - (address - region->base) < bytes) region = region_containing(address, bytes);
+    if (region == nullptr || region->kind == RegionKind::image) return {};
+    const unsigned granule = granule_of(address - region->base, bytes);
+    if (granule < 1u << region->granule_shift) region_refine(*region, __builtin_ctz(granule));
+    Cell* const cells = region_cells(*region);
+    const unsigned shift = region->granule_shift;
+    if (cells == nullptr || granule < 1u << shift) return {};
+    return {cells + ((address - region->base) >> shift), bytes >> shift, std::size_t{1} << shift};
 }
 
 }  // namespace
@@ -349,9 +365,9 @@ End end_of(Worker& worker, const void* at, std::size_t bytes) {
 // From here on the copy may read and write at any time: what others wrote or read where it writes must be in order with it now, unless it brings what
 // stands there.
 void mark_arriving(Worker& worker, const AsyncCopy& copy) {
-    const End to = end_of(worker, copy.to, copy.bytes), from = end_of(worker, copy.from, copy.kept);
+    const End to = end_of(worker, copy.to, copy.bytes), from = source_of(worker, copy.from, copy.kept);
     const Record mark = with_site(Record{arriving_serial} << record_serial_shift | Record{worker.thread->linear} << record_thread_shift, copy.site);
-    const Record floor = worker.shared_floor;
+    const Record floor = worker.shared_floor, source_floor = holder_of(worker, reinterpret_cast<std::uintptr_t>(copy.from)) != nullptr ? floor : worker.floor;
     for (std::size_t i = 0; i < to.cells; ++i) {
         Cell& cell = to.cell[i];
         if (cell.write == record_unaddressable) continue;  // told when it arrives
@@ -375,17 +391,23 @@ void mark_arriving(Worker& worker, const AsyncCopy& copy) {
     }
     for (std::size_t i = 0; i < from.cells; ++i) {
         Cell& cell = from.cell[i];
-        if (cell.reader >= floor && !is_arriving(cell.reader)) cell.reader2 = cell.reader;
+        const Record reader = cell.reader;
+        if (reader >= source_floor && !is_arriving(reader)) cell.reader2 = reader;
         cell.reader = mark;
     }
 }
 
-void unmark_arriving(Worker& worker, const AsyncCopy& copy) {
-    const End to = end_of(worker, copy.to, copy.bytes), from = end_of(worker, copy.from, copy.kept);
-    for (std::size_t i = 0; i < to.cells; ++i)
-        if (is_arriving(to.cell[i].write)) to.cell[i].write = 0;
+void unmark_source(Worker& worker, const AsyncCopy& copy) {
+    const End from = source_of(worker, copy.from, copy.kept);
     for (std::size_t i = 0; i < from.cells; ++i)
         if (is_arriving(from.cell[i].reader)) from.cell[i].reader = 0;
+}
+
+void unmark_arriving(Worker& worker, const AsyncCopy& copy) {
+    const End to = end_of(worker, copy.to, copy.bytes);
+    for (std::size_t i = 0; i < to.cells; ++i)
+        if (is_arriving(to.cell[i].write)) to.cell[i].write = 0;
+    unmark_source(worker, copy);
 }
 
 // The write that conflicted has happened: one that left the value as it was is harmless.

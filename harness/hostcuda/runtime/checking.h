@@ -32,6 +32,7 @@ void share_knowledge(Cluster& cluster);  // what one of its blocks learned of ot
 // checker.cpp: where a copy into shared memory begins, and where it ends
 void mark_arriving(Worker& worker, const AsyncCopy& copy);
 void unmark_arriving(Worker& worker, const AsyncCopy& copy);
+void unmark_source(Worker& worker, const AsyncCopy& copy);  // what it reads, where nobody waits for it any more
 
 // host_access.cpp: what host code reads or writes itself
 void check_host(std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site);

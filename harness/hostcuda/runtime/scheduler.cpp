@@ -218,6 +218,7 @@ void run_block(Worker& worker, Block& block) {
 }
 
 void abandon(Worker& worker, Block& block) {
+    abandon_copies(worker, block);
     for (std::uint32_t i = 0; i < block.count; ++i) {
         Thread& thread = block.threads[i];
         if (thread.fiber != nullptr && thread.state != ThreadState::exited && thread.state != ThreadState::unstarted)

@@ -324,6 +324,7 @@ void advance(Block& block, Thread& thread, std::uint32_t tick);
 
 // async.cpp
 void finish_copies(Block& block, Thread& thread);    // the thread ends
+void abandon_copies(Worker& worker, Block& block);   // the launch ends in the middle
 
 // cluster.cpp
 Block* holder_of(const Worker& worker, std::uintptr_t address);  // the block of the running cluster whose shared memory this is, or null
