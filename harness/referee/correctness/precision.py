@@ -161,6 +161,22 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pointing:
+    """How an index output was judged: by the values that it points to.
+
+    Attributes:
+        operator: The reference's operator that returned the indices.
+        faults: The rules that indices break (out of range, repeated), in words; empty if none, or if the output is
+            right.
+        unwritten: Number of entries that were never written, if it is wrong.
+    """
+
+    operator: str
+    faults: str = ""
+    unwritten: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorComparison:
     """Comparison of one output tensor with the truth.
 

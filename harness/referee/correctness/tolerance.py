@@ -7,7 +7,7 @@ and `compare.py`. See guides/design/tolerances.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from harness.referee.correctness.precision import (
     Element,
     ErrorLimits,
     LongSum,
+    Pointing,
     Sensitivity,
     TensorComparison,
     class_limits,
@@ -41,6 +42,7 @@ __all__ = [
     "ErrorLimits",
     "LongSum",
     "Pending",
+    "Pointing",
     "Sensitivity",
     "TensorComparison",
     "ToleranceVerdict",
@@ -251,6 +253,7 @@ def judge(
     names: Sequence[str] | None = None,
     longest: LongSum = NO_LONG_SUM,
     rounding: Sequence[PrecisionClass | None] | None = None,
+    pointing: Mapping[int, Pointing] | None = None,
 ) -> ToleranceVerdict:
     """Judge all outputs of one call by a precision class.
 
@@ -263,6 +266,7 @@ def judge(
         longest: As in `limits_for`.
         rounding: The class to which each output's error looks rounded (`rounding_evidence.py`), in the same order. Only
             such an error is `low_precision`.
+        pointing: By output number: indices, whose comparison is of the values that they point to.
 
     Returns:
         The verdict. Its evidence has every comparison, the limits and the reference's own errors. `non_finite` comes
@@ -270,6 +274,11 @@ def judge(
     """
     own = list(references) if references is not None else [None] * len(comparisons)
     near = list(sensitivity) if sensitivity is not None else [None] * len(comparisons)
+    pointing = pointing or {}
+    comparisons = [
+        replace(c, dtype="int64", unwritten=pointing[n].unwritten) if n in pointing else c
+        for n, c in enumerate(comparisons)
+    ]
     called = list(names) if names is not None else [f"output {i}" for i in range(len(comparisons))]
     limits = [limits_for(required, r, s, longest=longest) for r, s in zip(own, near, strict=True)]
     reached = reached_class(comparisons, references=references, sensitivity=sensitivity, longest=longest)
@@ -283,19 +292,24 @@ def judge(
                 "limits": limit.to_json(),
                 "reference_rms_error": r.rms_error if r else None,
                 "reference_max_error": r.max_error if r else None,
+                **({"index_of": pointing[n].operator} if n in pointing else {}),
             }
-            for name, c, limit, r in zip(called, comparisons, limits, own, strict=True)
+            for n, (name, c, limit, r) in enumerate(zip(called, comparisons, limits, own, strict=True))
         ],
     }
     seen = list(rounding) if rounding is not None else [None] * len(comparisons)
     failures = []
-    for name, c, limit, r, s, precision in zip(called, comparisons, limits, own, near, seen, strict=True):
+    judged = zip(called, comparisons, limits, own, near, seen, strict=True)
+    for n, (name, c, limit, r, s, precision) in enumerate(judged):
         if c.within(limit):
             continue
         own_class = reached_class(
             [c], references=None if r is None else [r], sensitivity=None if s is None else [s], longest=longest
         )
-        status, words = _explain(c, limit, required, own_class, precision)
+        if n in pointing:
+            status, words = Status.wrong_value, _explain_indices(c, limit, pointing[n], own_class)
+        else:
+            status, words = _explain(c, limit, required, own_class, precision)
         failures.append((status, f"{name}: {words}" if len(comparisons) > 1 else words))
     if not failures:
         return ToleranceVerdict(failure=None, required=required, reached=reached, evidence=evidence)
@@ -340,6 +354,32 @@ def _explain(
         f"{c.wrong} of {c.count} values wrong{where}; largest error {_percent(c.max_error)} of the output's RMS, "
         f"typical {_percent(c.rms_error)} (limit {_percent(limits.rms)}){unwritten}{pattern}{either}",
     )
+
+
+def _explain_indices(
+    c: TensorComparison, limits: ErrorLimits, pointing: Pointing, reached: PrecisionClass | None
+) -> str:
+    """Return one line for indices that break a rule, or point to other values than the reference chose."""
+    wrong = f"{c.wrong} of {c.count} indices wrong"
+    unwritten = f"; {c.unwritten} were never written" if c.unwritten else ""
+    pattern = f"; pattern: {c.pattern}" if c.pattern else ""
+    if pointing.faults:
+        return f"{wrong}: {pointing.faults}{unwritten}{pattern}"
+    first = c.first
+    where = (
+        f", first at {list(first.index)}: it points to {first.got:.6g}, {pointing.operator} chose about "
+        f"{_about(first.expected)}"
+        if first
+        else ""
+    )
+    error = (
+        f"; largest difference {_percent(c.max_error)} of the chosen values' RMS, typical {_percent(c.rms_error)} "
+        f"(limit {_percent(limits.rms)})"
+        if c.rms_error is not None and c.max_error is not None
+        else ""
+    )
+    either = "; a mistake, or low precision on the way" if _could_be_rounding(c, reached) else ""
+    return f"{wrong}{where}{error}{unwritten}{pattern}{either}"
 
 
 def few_wrong(c: TensorComparison, evidence: Mapping[str, Any]) -> Failure:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -21,7 +21,7 @@ from harness.protocol.messages import CallClaim
 from harness.protocol.tensor_tree import TreeSpec
 from harness.referee.correctness.compare import DeferredValues
 from harness.referee.correctness.compare_float import ZERO_SCALE
-from harness.referee.correctness.precision import MOST_RMS, class_limits
+from harness.referee.correctness.precision import MOST_RMS, Pointing, class_limits
 from harness.referee.correctness.rounding_evidence import rounded_to
 from harness.referee.correctness.tolerance import (
     LIMITS,
@@ -42,6 +42,8 @@ from harness.referee.correctness.tolerance import (
     longest_sum,
     sensitivity_of,
 )
+from harness.referee.problem.choices import Choice
+from harness.referee.problem.chunks import count_unwritten
 from harness.referee.problem.stress_variants import OWN
 from harness.referee.problem.truth import Answer, Truth
 from harness.referee.problem.workspace import POISON, Workspace
@@ -99,6 +101,7 @@ class PendingCheck:
     source: str
     tree: TreeSpec
     comparisons: tuple[Pending, ...]
+    pointing: Mapping[int, Pointing]
     own: tuple[Pending, ...] | None = None
     far: tuple[int | None, ...] = ()
 
@@ -159,7 +162,9 @@ class ValueCheck:
         close = all(n is not None and readings[n][0] == 0 for n in begun.far) if asked else None
         if _constants(call.claim, begun.tree, self._constant_limit(limits)) is not None:
             return None
-        return self._finding(call, begun.source, begun.tree, comparisons, references, limits, close)
+        return self._finding(
+            call, begun.source, begun.tree, comparisons, references, limits, close, pointing=begun.pointing
+        )
 
     def judge(self, call: AnsweredCall) -> CallVerdict:
         """Judge a call in full detail, with its truth computed again."""
@@ -171,24 +176,36 @@ class ValueCheck:
     def _enqueue(
         self, call: AnsweredCall, truth: Truth, readings: DeferredValues, underway: set[str]
     ) -> PendingCheck | None:
-        actual, expected = list(self.workspace.judged(call.index).values()), self.workspace.expected(truth.answer)
+        raw = list(self.workspace.judged(call.index).values())
+        actual, expected = truth.answer.pointed(raw), self._expected(truth.answer, truth)
         if (comparisons := _enqueued(actual, expected, readings)) is None:
             return None
         variant = self.workspace.variant(call.index)
-        begun = PendingCheck(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
+        begun = PendingCheck(
+            call=call,
+            source=truth.source,
+            tree=truth.answer.tree,
+            comparisons=comparisons,
+            pointing={n: Pointing(operator=choice.operator) for n, choice in truth.answer.choices.items()},
+        )
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
-        own = self.workspace.expected(self._own(call))
-        if (errors := _enqueued(own, expected, readings)) is None:
+        answer = self._own(call)
+        if (errors := _enqueued(self._expected(answer, truth), expected, readings)) is None:
             return None
         count = len(self.workspace.sets[call.index].outputs) if variant == OWN else 0
-        far = [kernelbench_far(a, r) for a, r in zip(actual[:count], own[:count], strict=True)]
+        own = self.workspace.expected(answer)
+        far = [kernelbench_far(a, r) for a, r in zip(raw[:count], own[:count], strict=True)]
         underway.add(variant)
         return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
 
     def _own(self, call: AnsweredCall) -> Answer:
         """Compute the reference's own answer."""
         return self.workspace.answer(call.index, call.changed)
+
+    def _expected(self, answer: Answer, truth: Truth) -> list[torch.Tensor]:
+        """Return a trusted answer's tensors as they are compared: chosen values in place of indices."""
+        return self.workspace.expected(answer.valued(truth.answer))
 
     def _limits(self, reference: TensorComparison, variant: str, sensitivity: Sensitivity | None = None) -> ErrorLimits:
         longest = longest_sum(self.workspace.traits, variant)
@@ -203,7 +220,8 @@ class ValueCheck:
 
     def _judge(self, call: AnsweredCall, truth: Truth) -> CallVerdict:
         """Judge everything about one call, waiting for the device as needed."""
-        actual, expected = list(self.workspace.judged(call.index).values()), self.workspace.expected(truth.answer)
+        raw = list(self.workspace.judged(call.index).values())
+        actual, expected = truth.answer.pointed(raw), self._expected(truth.answer, truth)
         variant = self.workspace.variant(call.index)
         close: bool | None = None
         references = self._references.get(variant) if variant == OWN else None
@@ -211,14 +229,16 @@ class ValueCheck:
         own: list[torch.Tensor] | None = None
         if call.wanted or references is None:
             answer = self._own(call)
-            own = self.workspace.expected(answer)
+            own = self._expected(answer, truth)
             if variant == OWN:
                 count = len(self.workspace.sets[call.index].outputs)
-                close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
+                told = self.workspace.expected(answer)
+                close = all(kernelbench_rule(a, r) for a, r in zip(raw[:count], told[:count], strict=True))
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             self._references[variant] = references
         limits = [self._limits(reference, variant) for reference in references]
-        comparisons = _compared(actual, expected, own, limits)
+        choices = truth.answer.choices
+        comparisons = _compared(actual, expected, own, limits, choices)
         if answer is None and not (
             all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
             and _constants(call.claim, truth.answer.tree, self._constant_limit(limits)) is None
@@ -226,10 +246,10 @@ class ValueCheck:
             # Indices and counts may differ from the truth's by ties from float32 rounding, and values in kind. float32
             # may also be less exact on these inputs than on those for which its error was measured.
             answer = self._own(call)
-            own = self.workspace.expected(answer)
+            own = self._expected(answer, truth)
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             limits = [self._limits(reference, variant) for reference in references]
-            comparisons = _compared(actual, expected, own, limits)
+            comparisons = _compared(actual, expected, own, limits, choices)
         # These are several more truths, not worth their time once an answer was wrong.
         nearby = () if self._mistaken else self.workspace.nearby(call.index, call.changed, self.required)
         sensitivity = sensitivity_of(
@@ -237,12 +257,12 @@ class ValueCheck:
             self.required,
             references=references,
             expected=expected,
-            nearby=((weight, self.workspace.expected(answer)) for weight, answer in nearby),
+            nearby=((weight, self._expected(near, truth)) for weight, near in nearby),
             longest=longest_sum(self.workspace.traits, variant),
         )
         if sensitivity is not None:
             limits = [self._limits(r, variant, s) for r, s in zip(references, sensitivity, strict=True)]
-            comparisons = _compared(actual, expected, own, limits)  # other entries exceed the new limits
+            comparisons = _compared(actual, expected, own, limits, choices)  # other entries exceed the new limits
         return self._finding(
             call,
             truth.source,
@@ -251,10 +271,11 @@ class ValueCheck:
             references,
             limits,
             close,
+            pointing={n: _pointing(choice, raw[n], comparisons[n].within(limits[n])) for n, choice in choices.items()},
             sensitivity=sensitivity,
             own=None if answer is None else answer.tree,
-            rounding=self._rounding(call, actual, expected, comparisons, limits),
-            sparse=self._sparse(call, actual, expected, comparisons, limits, variant),
+            rounding=self._rounding(call, actual, expected, comparisons, limits, choices),
+            sparse=self._sparse(call, actual, truth, comparisons, limits, variant),
         )
 
     def _rounding(
@@ -264,8 +285,12 @@ class ValueCheck:
         expected: Sequence[torch.Tensor],
         comparisons: Sequence[TensorComparison],
         limits: Sequence[ErrorLimits],
+        choices: Mapping[int, Choice],
     ) -> list[PrecisionClass | None]:
-        """Return the class to which each wrong output's error looks rounded."""
+        """Return the class to which each wrong output's error looks rounded.
+
+        Values that indices point to are those of the truth, however they were found: they tell nothing of rounding.
+        """
 
         def nearby(precision: PrecisionClass) -> Iterator[list[torch.Tensor]]:
             rounded = self.workspace.nearby(call.index, call.changed, precision)
@@ -275,7 +300,7 @@ class ValueCheck:
         found: list[PrecisionClass | None] = []
         for number, (a, t, c, limit) in enumerate(zip(actual, expected, comparisons, limits, strict=True)):
             small = c.rms_error is not None and c.rms_error <= MOST_RMS and not c.non_finite_mismatches
-            if c.within(limit) or not small or self._rounds is False:
+            if c.within(limit) or not small or self._rounds is False or number in choices:
                 found.append(None)
             else:
                 found.append(rounded_to(number, a, t, self.required, nearby))
@@ -286,28 +311,32 @@ class ValueCheck:
         self,
         call: AnsweredCall,
         actual: Sequence[torch.Tensor],
-        expected: Sequence[torch.Tensor],
+        truth: Truth,
         comparisons: Sequence[TensorComparison],
         limits: Sequence[ErrorLimits],
         variant: str,
     ) -> TensorComparison | None:
         """Return an output with few wrong entries, all others exact to float32.
 
-        Arithmetic of a coarser class moves most entries that rounded inputs move; a mistake moves a few.
+        Arithmetic of a coarser class moves most entries that rounded inputs move; a mistake moves a few. Of indices, it
+        moves those with a near-tie only, which is no sign of a mistake.
         """
         if self.required is PrecisionClass.FP32:
             return None
         exact = class_limits(PrecisionClass.FP32, longest=longest_sum(self.workspace.traits, variant))
+        expected = self._expected(truth.answer, truth)
         near: list[torch.Tensor] | None = None
         for number, (a, t, c, limit) in enumerate(zip(actual, expected, comparisons, limits, strict=True)):
             if c.exact or not c.within(limit) or c.within(exact) or c.rms_error is None:
+                continue
+            if number in truth.answer.choices:
                 continue
             strict = compare(a, t, limits=exact)
             if not 0 < strict.wrong <= FEW_WRONG * c.count or not (strict.rest_rms_error or 0.0) <= exact.rms:
                 continue
             if near is None:
                 rounded = next(iter(self.workspace.nearby(call.index, call.changed, self.required)), None)
-                near = [] if rounded is None else self.workspace.expected(rounded[1])
+                near = [] if rounded is None else self._expected(rounded[1], truth)
             if near and compare(near[number], t, limits=exact).wrong > strict.wrong / FEW_WRONG:
                 return strict
         return None
@@ -322,6 +351,7 @@ class ValueCheck:
         limits: Sequence[ErrorLimits],
         close: bool | None,
         *,
+        pointing: Mapping[int, Pointing],
         sensitivity: tuple[Sensitivity, ...] | None = None,
         own: TreeSpec | None = None,
         rounding: Sequence[PrecisionClass | None] | None = None,
@@ -341,6 +371,7 @@ class ValueCheck:
             names=names,
             longest=longest_sum(self.workspace.traits, self.workspace.variant(call.index)),
             rounding=rounding,
+            pointing=pointing,
         )
         if judgement.failure is None and sparse is not None:
             judgement = replace(judgement, failure=few_wrong(sparse, judgement.evidence))
@@ -390,12 +421,25 @@ def _compared(
     expected: Sequence[torch.Tensor],
     own: Sequence[torch.Tensor] | None,
     limits: Sequence[ErrorLimits],
+    choices: Mapping[int, Choice],
 ) -> list[TensorComparison]:
-    """Compare each tensor with the truth, and with the reference's `own` if given."""
+    """Compare each tensor with the truth, and with the reference's `own` if given.
+
+    Values that indices point to are the truth's: they differ from it in kind only if an index is wrong.
+    """
+    other = [None if own is None or number in choices else own[number] for number in range(len(actual))]
     return [
         compare(a, t, reference=r, limits=limit, poison_byte=POISON)
-        for a, t, r, limit in zip(actual, expected, [None] * len(actual) if own is None else own, limits, strict=True)
+        for a, t, r, limit in zip(actual, expected, other, limits, strict=True)
     ]
+
+
+def _pointing(choice: Choice, index: torch.Tensor, right: bool) -> Pointing:
+    """Return how an index output was judged; the rules that it breaks only if it is not `right`."""
+    if right:
+        return Pointing(operator=choice.operator)
+    unwritten = count_unwritten(index, POISON, index.numel())
+    return Pointing(operator=choice.operator, faults=choice.faults(index), unwritten=unwritten)
 
 
 def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:
