@@ -28,11 +28,11 @@ from harness.referee.baselines.compiled_reference import CompiledReference, Turn
 from harness.referee.baselines.entry import BaselineEntry, BaselineOutcome
 from harness.referee.correctness.tolerance import (
     UNLIMITED,
-    Pointing,
     compare,
     judge,
     limits_for,
     longest_sum,
+    of_indices,
     sensitivity_of,
 )
 from harness.referee.problem.burst_plan import of_mode, plan_calls
@@ -142,17 +142,18 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
     state = state_of(workspace.oracle.model)
     # `restore_state` would also reset an output that is one of the model's buffers.
     actual = [*(leaf.clone() for leaf in got), *(state[name].clone() for name in traits.updates_state)]
-    choices = truth.answer.choices
+    choosing = truth.answer.choosing
     actual = truth.answer.pointed(actual)
     expected, eager = truth.answer.valued(truth.answer).results(), own.valued(truth.answer).results()
     names = traits.result_names()
     workspace.oracle.restore_state()
     longest = longest_sum(traits, workspace.variant(index))
-    references = [compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)]
-    comparisons = [
-        compare(a, t, reference=None if n in choices else e, limits=limits_for(subject.held_to, r, longest=longest))
+    references = of_indices([compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)], choosing)
+    found = [
+        compare(a, t, reference=None if n in choosing else e, limits=limits_for(subject.held_to, r, longest=longest))
         for n, (a, t, e, r) in enumerate(zip(actual, expected, eager, references, strict=True))
     ]
+    comparisons = of_indices(found, choosing)
     sensitivity = sensitivity_of(
         comparisons,
         subject.held_to,
@@ -171,7 +172,6 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
         sensitivity=sensitivity,
         names=names,
         longest=longest,
-        pointing={n: Pointing(operator=choice.operator) for n, choice in choices.items()},
     ).failure
     return None if failure is None else failure.reason
 

@@ -162,16 +162,13 @@ class Element:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointing:
-    """How an index output was judged: by the values that it points to.
+    """How a wrong index output was judged.
 
     Attributes:
-        operator: The reference's operator that returned the indices.
-        faults: The rules that indices break (out of range, repeated), in words; empty if none, or if the output is
-            right.
-        unwritten: Number of entries that were never written, if it is wrong.
+        faults: The rules that indices break (out of range, repeated), in words; empty if none.
+        unwritten: Number of entries that were never written.
     """
 
-    operator: str
     faults: str = ""
     unwritten: int | None = None
 
@@ -183,7 +180,8 @@ class TensorComparison:
     `compared` counts the entries that are finite in both (all, for exact types). Errors are None for exact types and if
     nothing was compared. `wrong` counts the entries beyond `wrong_beyond` (scaled) or of another kind; it is determined
     only if a limit is exceeded, and `rest_rms_error` is then the error without them. `borrowed` counts entries that are
-    accepted because they equal the float32 reference, if that differs from the truth in kind.
+    accepted because they equal the float32 reference, if that differs from the truth in kind. `index_of` is the
+    operator whose indices were judged by the values that they point to (`problem/choices.py`).
     """
 
     dtype: str
@@ -204,10 +202,13 @@ class TensorComparison:
     first: Element | None = None
     worst: Element | None = None
     pattern: str = ""
+    index_of: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object; non-finite numbers become strings."""
+        """Return a JSON object; non-finite numbers become strings, and `index_of` is left out if there is none."""
         value: dict[str, Any] = to_json(replace(self, first=None, worst=None))
+        if self.index_of is None:
+            del value["index_of"]
         return value | {"first": self.first and self.first.to_json(), "worst": self.worst and self.worst.to_json()}
 
     def within(self, limits: ErrorLimits) -> bool:

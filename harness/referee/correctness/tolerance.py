@@ -20,6 +20,7 @@ from harness.referee.correctness.precision import (
     LIMITS,
     MOST_RMS,
     NO_LONG_SUM,
+    UNIT,
     UNLIMITED,
     Element,
     ErrorLimits,
@@ -54,6 +55,7 @@ __all__ = [
     "kernelbench_rule",
     "limits_for",
     "longest_sum",
+    "of_indices",
     "reached_class",
     "roundable",
     "sensitivities",
@@ -82,7 +84,8 @@ def limits_for(
 
     The limits of the class (`class_limits`) are raised to four times the float32 reference's own error. They are also
     raised to four times the error of rounding inputs and weights to the class (RMS limits up to `MOST_RMS`), which no
-    answer of the class can avoid. The note says which of these applied.
+    answer of the class can avoid. Indices whose values float32 computes exactly, such as inputs, must in fp32 point to
+    the same values. The note says which of these applied.
 
     Args:
         required: The precision class.
@@ -93,6 +96,8 @@ def limits_for(
     Returns:
         Limits on the scaled errors, with a note if other limits than the class's apply.
     """
+    if required is PrecisionClass.FP32 and reference is not None and reference.index_of and not reference.max_error:
+        return ErrorLimits(rms=UNIT, max=UNIT, note="the reference chooses among values without rounding error")
     spread = 1.0
     if reference is not None and reference.truth_rms and reference.truth_spread is not None:
         spread = reference.truth_spread / reference.truth_rms
@@ -117,6 +122,18 @@ def limits_for(
             largest = REFERENCE_FACTOR * sensitivity.max
             notes.append(f"limit on single values raised to {_about(largest)}: {what}")
     return ErrorLimits(rms=rms, max=largest, note="; ".join(notes)) if notes else base
+
+
+def of_indices(comparisons: Sequence[TensorComparison], choosing: Mapping[int, str]) -> tuple[TensorComparison, ...]:
+    """Mark comparisons of values that indices point to.
+
+    Args:
+        comparisons: One for each output.
+        choosing: Operators that chose, by output number (`Answer.choosing`).
+    """
+    return tuple(
+        replace(c, dtype="int64", index_of=choosing[n]) if n in choosing else c for n, c in enumerate(comparisons)
+    )
 
 
 def longest_sum(traits: Traits, variant: str) -> LongSum:
@@ -266,7 +283,7 @@ def judge(
         longest: As in `limits_for`.
         rounding: The class to which each output's error looks rounded (`rounding_evidence.py`), in the same order. Only
             such an error is `low_precision`.
-        pointing: By output number: indices, whose comparison is of the values that they point to.
+        pointing: By output number: what is wrong with indices beside the values that they point to.
 
     Returns:
         The verdict. Its evidence has every comparison, the limits and the reference's own errors. `non_finite` comes
@@ -276,8 +293,7 @@ def judge(
     near = list(sensitivity) if sensitivity is not None else [None] * len(comparisons)
     pointing = pointing or {}
     comparisons = [
-        replace(c, dtype="int64", unwritten=pointing[n].unwritten) if n in pointing else c
-        for n, c in enumerate(comparisons)
+        replace(c, unwritten=pointing[n].unwritten) if n in pointing else c for n, c in enumerate(comparisons)
     ]
     called = list(names) if names is not None else [f"output {i}" for i in range(len(comparisons))]
     limits = [limits_for(required, r, s, longest=longest) for r, s in zip(own, near, strict=True)]
@@ -292,9 +308,8 @@ def judge(
                 "limits": limit.to_json(),
                 "reference_rms_error": r.rms_error if r else None,
                 "reference_max_error": r.max_error if r else None,
-                **({"index_of": pointing[n].operator} if n in pointing else {}),
             }
-            for n, (name, c, limit, r) in enumerate(zip(called, comparisons, limits, own, strict=True))
+            for name, c, limit, r in zip(called, comparisons, limits, own, strict=True)
         ],
     }
     seen = list(rounding) if rounding is not None else [None] * len(comparisons)
@@ -306,8 +321,8 @@ def judge(
         own_class = reached_class(
             [c], references=None if r is None else [r], sensitivity=None if s is None else [s], longest=longest
         )
-        if n in pointing:
-            status, words = Status.wrong_value, _explain_indices(c, limit, pointing[n], own_class)
+        if c.index_of is not None:
+            status, words = Status.wrong_value, _explain_indices(c, limit, pointing.get(n, Pointing()), own_class)
         else:
             status, words = _explain(c, limit, required, own_class, precision)
         failures.append((status, f"{name}: {words}" if len(comparisons) > 1 else words))
@@ -367,7 +382,7 @@ def _explain_indices(
         return f"{wrong}: {pointing.faults}{unwritten}{pattern}"
     first = c.first
     where = (
-        f", first at {list(first.index)}: it points to {first.got:.6g}, {pointing.operator} chose about "
+        f", first at {list(first.index)}: it points to {first.got:.6g}, {c.index_of} chose about "
         f"{_about(first.expected)}"
         if first
         else ""

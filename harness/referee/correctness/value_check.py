@@ -40,6 +40,7 @@ from harness.referee.correctness.tolerance import (
     kernelbench_rule,
     limits_for,
     longest_sum,
+    of_indices,
     sensitivity_of,
 )
 from harness.referee.problem.choices import Choice
@@ -101,7 +102,7 @@ class PendingCheck:
     source: str
     tree: TreeSpec
     comparisons: tuple[Pending, ...]
-    pointing: Mapping[int, Pointing]
+    choosing: Mapping[int, str]
     own: tuple[Pending, ...] | None = None
     far: tuple[int | None, ...] = ()
 
@@ -147,12 +148,12 @@ class ValueCheck:
             references = self._references[variant]
         else:
             known = [pending.right(readings, UNLIMITED) for pending in begun.own]
-            references = tuple(reference for reference in known if reference is not None)
+            references = of_indices([reference for reference in known if reference is not None], begun.choosing)
             if len(references) < len(known):
                 return None
         limits = [self._limits(reference, variant) for reference in references]
         found = [pending.right(readings, limit) for pending, limit in zip(begun.comparisons, limits, strict=True)]
-        comparisons = [comparison for comparison in found if comparison is not None]
+        comparisons = of_indices([comparison for comparison in found if comparison is not None], begun.choosing)
         if len(comparisons) < len(found):
             return None
         if self.required is not PrecisionClass.FP32 and any(_is_uneven(c) for c in comparisons):
@@ -162,9 +163,7 @@ class ValueCheck:
         close = all(n is not None and readings[n][0] == 0 for n in begun.far) if asked else None
         if _constants(call.claim, begun.tree, self._constant_limit(limits)) is not None:
             return None
-        return self._finding(
-            call, begun.source, begun.tree, comparisons, references, limits, close, pointing=begun.pointing
-        )
+        return self._finding(call, begun.source, begun.tree, comparisons, references, limits, close)
 
     def judge(self, call: AnsweredCall) -> CallVerdict:
         """Judge a call in full detail, with its truth computed again."""
@@ -186,7 +185,7 @@ class ValueCheck:
             source=truth.source,
             tree=truth.answer.tree,
             comparisons=comparisons,
-            pointing={n: Pointing(operator=choice.operator) for n, choice in truth.answer.choices.items()},
+            choosing=truth.answer.choosing,
         )
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
@@ -206,6 +205,13 @@ class ValueCheck:
     def _expected(self, answer: Answer, truth: Truth) -> list[torch.Tensor]:
         """Return a trusted answer's tensors as they are compared: chosen values in place of indices."""
         return self.workspace.expected(answer.valued(truth.answer))
+
+    def _errors(
+        self, own: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], truth: Truth
+    ) -> tuple[TensorComparison, ...]:
+        """Measure the reference's own errors."""
+        errors = [compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True)]
+        return of_indices(errors, truth.answer.choosing)
 
     def _limits(self, reference: TensorComparison, variant: str, sensitivity: Sensitivity | None = None) -> ErrorLimits:
         longest = longest_sum(self.workspace.traits, variant)
@@ -234,11 +240,11 @@ class ValueCheck:
                 count = len(self.workspace.sets[call.index].outputs)
                 told = self.workspace.expected(answer)
                 close = all(kernelbench_rule(a, r) for a, r in zip(raw[:count], told[:count], strict=True))
-            references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
+            references = self._errors(own, expected, truth)
             self._references[variant] = references
         limits = [self._limits(reference, variant) for reference in references]
         choices = truth.answer.choices
-        comparisons = _compared(actual, expected, own, limits, choices)
+        comparisons = _compared(actual, expected, own, limits, truth.answer)
         if answer is None and not (
             all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
             and _constants(call.claim, truth.answer.tree, self._constant_limit(limits)) is None
@@ -247,9 +253,9 @@ class ValueCheck:
             # may also be less exact on these inputs than on those for which its error was measured.
             answer = self._own(call)
             own = self._expected(answer, truth)
-            references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
+            references = self._errors(own, expected, truth)
             limits = [self._limits(reference, variant) for reference in references]
-            comparisons = _compared(actual, expected, own, limits, choices)
+            comparisons = _compared(actual, expected, own, limits, truth.answer)
         # These are several more truths, not worth their time once an answer was wrong.
         nearby = () if self._mistaken else self.workspace.nearby(call.index, call.changed, self.required)
         sensitivity = sensitivity_of(
@@ -262,7 +268,7 @@ class ValueCheck:
         )
         if sensitivity is not None:
             limits = [self._limits(r, variant, s) for r, s in zip(references, sensitivity, strict=True)]
-            comparisons = _compared(actual, expected, own, limits, choices)  # other entries exceed the new limits
+            comparisons = _compared(actual, expected, own, limits, truth.answer)  # other entries exceed the new limits
         return self._finding(
             call,
             truth.source,
@@ -271,7 +277,7 @@ class ValueCheck:
             references,
             limits,
             close,
-            pointing={n: _pointing(choice, raw[n], comparisons[n].within(limits[n])) for n, choice in choices.items()},
+            pointing={n: _pointing(c, raw[n]) for n, c in choices.items() if not comparisons[n].within(limits[n])},
             sensitivity=sensitivity,
             own=None if answer is None else answer.tree,
             rounding=self._rounding(call, actual, expected, comparisons, limits, choices),
@@ -351,7 +357,7 @@ class ValueCheck:
         limits: Sequence[ErrorLimits],
         close: bool | None,
         *,
-        pointing: Mapping[int, Pointing],
+        pointing: Mapping[int, Pointing] | None = None,
         sensitivity: tuple[Sensitivity, ...] | None = None,
         own: TreeSpec | None = None,
         rounding: Sequence[PrecisionClass | None] | None = None,
@@ -421,25 +427,23 @@ def _compared(
     expected: Sequence[torch.Tensor],
     own: Sequence[torch.Tensor] | None,
     limits: Sequence[ErrorLimits],
-    choices: Mapping[int, Choice],
+    answer: Answer,
 ) -> list[TensorComparison]:
-    """Compare each tensor with the truth, and with the reference's `own` if given.
+    """Compare each tensor with the truth's `answer`, and with the reference's `own` if given.
 
     Values that indices point to are the truth's: they differ from it in kind only if an index is wrong.
     """
-    other = [None if own is None or number in choices else own[number] for number in range(len(actual))]
-    return [
+    other = [None if own is None or number in answer.choices else own[number] for number in range(len(actual))]
+    found = [
         compare(a, t, reference=r, limits=limit, poison_byte=POISON)
         for a, t, r, limit in zip(actual, expected, other, limits, strict=True)
     ]
+    return list(of_indices(found, answer.choosing))
 
 
-def _pointing(choice: Choice, index: torch.Tensor, right: bool) -> Pointing:
-    """Return how an index output was judged; the rules that it breaks only if it is not `right`."""
-    if right:
-        return Pointing(operator=choice.operator)
-    unwritten = count_unwritten(index, POISON, index.numel())
-    return Pointing(operator=choice.operator, faults=choice.faults(index), unwritten=unwritten)
+def _pointing(choice: Choice, index: torch.Tensor) -> Pointing:
+    """Return which rules a wrong index output breaks."""
+    return Pointing(faults=choice.faults(index), unwritten=count_unwritten(index, POISON, index.numel()))
 
 
 def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:

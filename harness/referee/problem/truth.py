@@ -92,6 +92,11 @@ class Answer:
     inputs: tuple[torch.Tensor, ...]
     choices: Mapping[int, Choice] = field(default_factory=dict)
 
+    @property
+    def choosing(self) -> dict[int, str]:
+        """Operators of `choices`, by output number."""
+        return {number: choice.operator for number, choice in self.choices.items()}
+
     def pointed(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Replace indices by the values of this truth that they point to.
 

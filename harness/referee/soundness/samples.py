@@ -24,6 +24,7 @@ from harness.referee.correctness.tolerance import (
     compare,
     limits_for,
     longest_sum,
+    of_indices,
     roundable,
     sensitivities,
 )
@@ -42,8 +43,8 @@ Leaves = tuple[torch.Tensor, ...]
 class ReferenceCall:
     """One call: its inputs, the reference's float32 output, and the truth.
 
-    Inputs are in slot order of `tree`. `own` is as returned; `expected` has the truth's chosen values in place of
-    indices.
+    Inputs are in slot order of `tree`. `own` is as returned; `truth` has the values that `answer` chose in
+    place of indices.
 
     `errors` are those of the float32 reference, `limits` those that an answer must keep,
     `longest` the longest sum.
@@ -54,8 +55,8 @@ class ReferenceCall:
     tree: TreeSpec
     seed: int
     own: Leaves
-    truth: Answer
-    expected: Leaves
+    truth: Leaves
+    answer: Answer
     errors: tuple[TensorComparison, ...]
     limits: tuple[ErrorLimits, ...]
     longest: LongSum
@@ -72,10 +73,10 @@ class ReferenceCall:
         # `judge` fails an answer if and only if an output exceeds its limits. With UNLIMITED, `compare` skips the
         # search for places and patterns, which costs more than the comparison and is not used here. The tensors are
         # made contiguous, as in a judgement, because the GPU's comparison would copy anything else.
-        choices = self.truth.choices
+        choices = self.answer.choices
         found = [
             compare(a.contiguous(), t, reference=None if n in choices else r, limits=UNLIMITED)
-            for n, (a, t, r) in enumerate(zip(self.truth.pointed(leaves), self.expected, self.own, strict=True))
+            for n, (a, t, r) in enumerate(zip(self.answer.pointed(leaves), self.truth, self.own, strict=True))
         ]
         limits = self._loosest() if roundable(found, self.limits, self.required) else self.limits
         return not all(c.within(limit) for c, limit in zip(found, limits, strict=True))
@@ -87,7 +88,7 @@ class ReferenceCall:
         """
         if not self._loosened:
             self._loosened.extend(self.limits)
-            for worst in sensitivities(self.expected, self.nearby(), self.required):
+            for worst in sensitivities(self.truth, self.nearby(), self.required):
                 both = zip(self.errors, worst, strict=True)
                 self._loosened[:] = [limits_for(self.required, e, s, longest=self.longest) for e, s in both]
         return self._loosened
@@ -121,7 +122,9 @@ def make_sample(
         return tuple(leaf.contiguous() for leaf in oracle.told(answer.valued(truth.answer)))
 
     exact = values(truth.answer)
-    errors = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(values(own), exact, strict=True))
+    errors = of_indices(
+        [compare(r, t, limits=UNLIMITED) for r, t in zip(values(own), exact, strict=True)], truth.answer.choosing
+    )
     longest = longest_sum(oracle.traits, variant)
     return ReferenceCall(
         variant=variant,
@@ -129,8 +132,8 @@ def make_sample(
         tree=tree,
         seed=seed,
         own=oracle.told(own),
-        truth=truth.answer,
-        expected=exact,
+        truth=exact,
+        answer=truth.answer,
         errors=errors,
         limits=tuple(limits_for(required, error, longest=longest) for error in errors),
         longest=longest,
