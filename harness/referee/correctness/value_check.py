@@ -249,7 +249,7 @@ class ValueCheck:
             all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
             and _constants(call.claim, truth.answer.tree, self._constant_limit(limits)) is None
         ):
-            # Indices and counts may differ from the truth's by ties from float32 rounding, and values in kind. float32
+            # Integers may differ from the truth's by float32 rounding, and values in kind. float32
             # may also be less exact on these inputs than on those for which its error was measured.
             answer = self._own(call)
             own = self._expected(answer, truth)
