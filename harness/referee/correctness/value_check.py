@@ -249,8 +249,8 @@ class ValueCheck:
             all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
             and _constants(call.claim, truth.answer.tree, self._constant_limit(limits)) is None
         ):
-            # Integers may differ from the truth's by float32 rounding, and values in kind. float32 may also be less exact
-            # on these inputs than on those for which its error was measured.
+            # Integers may differ from the truth's by float32 rounding, and values in kind. float32 may also be less
+            # exact on these inputs than on those for which its error was measured.
             answer = self._own(call)
             own = self._expected(answer, truth)
             references = self._errors(own, expected, truth)
