@@ -43,7 +43,7 @@ from harness.referee.correctness.tolerance import (
     of_indices,
     sensitivity_of,
 )
-from harness.referee.problem.choices import Choice
+from harness.referee.problem.choices import IndexChoice
 from harness.referee.problem.chunks import count_unwritten
 from harness.referee.problem.stress_variants import OWN
 from harness.referee.problem.truth import Answer, Truth
@@ -291,7 +291,7 @@ class ValueCheck:
         expected: Sequence[torch.Tensor],
         comparisons: Sequence[TensorComparison],
         limits: Sequence[ErrorLimits],
-        choices: Mapping[int, Choice],
+        choices: Mapping[int, IndexChoice],
     ) -> list[PrecisionClass | None]:
         """Return the class to which each wrong output's error looks rounded.
 
@@ -441,7 +441,7 @@ def _compared(
     return list(of_indices(found, answer.choosing))
 
 
-def _pointing(choice: Choice, index: torch.Tensor) -> Pointing:
+def _pointing(choice: IndexChoice, index: torch.Tensor) -> Pointing:
     """Return which rules a wrong index output breaks."""
     return Pointing(faults=choice.faults(index), unwritten=count_unwritten(index, POISON, index.numel()))
 

@@ -1,7 +1,7 @@
 """Record the values that a reference's index outputs point to.
 
 Trusted side. Ties and near-ties make several indices right, so an index is judged by the value that it points to
-(guides/design/tolerances.md, "Indices"). An index output that was changed after the choosing operator has no `Choice`:
+(guides/design/tolerances.md, "Indices"). An index output that was changed after the choosing operator has no `IndexChoice`:
 it is compared exactly, and so are the results of other operators (`unique`, `nonzero`, `bucketize`).
 """
 
@@ -30,7 +30,7 @@ _CHOOSING = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class IndexChoice:
     """An index output, and the tensor that it points into.
 
     Attributes:
@@ -128,7 +128,7 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._found: list[tuple[Choice, torch.Tensor, tuple[int, int]]] = []
+        self._found: list[tuple[IndexChoice, torch.Tensor, tuple[int, int]]] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -151,7 +151,7 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return  # torch does not count writes to them
         dim = given["dim"]
         flat = values.reshape(-1) if dim is None else values
-        choice = Choice(
+        choice = IndexChoice(
             operator=func._overloadpacket.__name__,
             values=flat,
             dim=0 if dim is None else dim % values.dim(),
@@ -160,7 +160,7 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         self._found.append((choice, values, (times_written(values), times_written(index))))
 
-    def of(self, leaves: Sequence[torch.Tensor]) -> dict[int, Choice]:
+    def of(self, leaves: Sequence[torch.Tensor]) -> dict[int, IndexChoice]:
         """Return the choices that are among these outputs, by number.
 
         An index or its values that were written to since are left out.

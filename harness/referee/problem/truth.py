@@ -23,7 +23,7 @@ from harness.devices.device import Device
 from harness.devices.layout import copied, with_strides_of
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
-from harness.referee.problem.choices import Choice, Choices
+from harness.referee.problem.choices import Choices, IndexChoice
 from harness.referee.problem.convolution import MatrixConvolutions
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.longest_sum import LongestSum
@@ -91,7 +91,7 @@ class Answer:
     tree: TreeSpec
     state: Mapping[str, torch.Tensor]
     inputs: tuple[torch.Tensor, ...]
-    choices: Mapping[int, Choice] = field(default_factory=dict)
+    choices: Mapping[int, IndexChoice] = field(default_factory=dict)
 
     @property
     def choosing(self) -> dict[int, str]:

@@ -11,7 +11,7 @@ import torch
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.status import Failure, Status
 from harness.referee.correctness.verifier import CallVerdict, Verifier
-from harness.referee.problem.choices import Choice, Choices
+from harness.referee.problem.choices import Choices, IndexChoice
 from harness.referee.problem.workspace import Workspace
 from harness.referee.soundness.degenerate import taken_for_right
 from tests.support.answers import CALLS, answer, workspace_of
@@ -269,7 +269,7 @@ def test_every_dimension_and_layout(dim: int) -> None:
 def test_many_repeats_of_one_index_are_all_counted() -> None:
     """A count that wraps at 256 would find none."""
     values = torch.zeros(1, 600)
-    choice = Choice(operator="sort", values=values, dim=1, index=torch.arange(600).view(1, 600))
+    choice = IndexChoice(operator="sort", values=values, dim=1, index=torch.arange(600).view(1, 600))
     index = torch.full((1, 600), 7)
     assert choice.faults(index).startswith("599 repeated")
     assert int(choice.pointed(index).isnan().sum()) == 599

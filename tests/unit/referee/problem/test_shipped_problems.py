@@ -18,7 +18,7 @@ from harness.core.problem import Problem
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.correctness.precision import class_limits
 from harness.referee.correctness.tolerance import LongSum, compare, judge, limits_for
-from harness.referee.problem.choices import Choice, Choices
+from harness.referee.problem.choices import Choices, IndexChoice
 from harness.referee.problem.inputs import draw
 from harness.referee.problem.loader import ReferenceModule, load_reference
 from harness.referee.problem.longest_sum import LongestSum
@@ -101,7 +101,7 @@ def answer(model: torch.nn.Module, leaves: Leaves, spec: TreeSpec) -> Leaves:
     return [leaf.clone() for leaf in (*outputs, *changed)]
 
 
-def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> tuple[Leaves, dict[int, Choice]]:
+def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> tuple[Leaves, dict[int, IndexChoice]]:
     """The outputs in float64, with the values that indices point to in their place, and the choices among them."""
     doubled = [leaf.double() if leaf.is_floating_point() else leaf.clone() for leaf in leaves]
     model = small(problem.id).model(1, CPU).double()
@@ -115,7 +115,7 @@ def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> tuple[Leaves, dic
     return pointed(exact, choices), choices
 
 
-def pointed(leaves: Leaves, choices: dict[int, Choice]) -> Leaves:
+def pointed(leaves: Leaves, choices: dict[int, IndexChoice]) -> Leaves:
     return [choices[number].pointed(leaf) if number in choices else leaf for number, leaf in enumerate(leaves)]
 
 
