@@ -96,8 +96,12 @@ class HostToolchain:
                 self._full += 1
                 if self._full < MANY_FULL:
                     return
+        kinds = {kind}
+        if kind is not hostcuda.Precompiled.FULL and any("{" in text for text in spec.cpp_sources):
+            kinds.add(hostcuda.Precompiled.SWITCHED)  # C++ code is a unit of its own
         with suppress(hostcuda.BuildError, CommandPoolClosed):
-            hostcuda.precompile(self._crew, self._prepared, kind, checked=self._checked)
+            for needed in sorted(kinds):
+                hostcuda.precompile(self._crew, self._prepared, needed, checked=self._checked)
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
         if not spec.uses_cuda:
@@ -141,5 +145,6 @@ def _inline(spec: ExtensionSpec, folder: Path) -> ExtensionSpec:
         cpp_sources=tuple(texts[name] for name in spec.compiled if not is_cuda_file(name)),
         cuda_sources=tuple(texts[name] for name in spec.compiled if is_cuda_file(name)),
         compiled=(),
+        no_implicit_headers=True,
         extra_include_paths=(str(folder), *(str(folder / path) for path in spec.extra_include_paths)),
     )
