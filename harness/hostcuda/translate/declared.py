@@ -40,7 +40,15 @@ _UMBRELLA = re.compile(r"torch/(?:extension|torch|all|types|script|python)\.h")
 
 _OF_TORCH = re.compile(r"(?:torch|ATen|c10)/.+")
 _OF_PYTHON = re.compile(r"torch/(?:extension|python)\.h|torch/csrc/.+|pybind11/.+|Python\.h")
-_PYTHON = re.compile(r"\b(?:PYBIND11_MODULE|pybind11|PyObject)\b|\bpy(?=::)")
+_PYTHON = re.compile(r"\b(?:PYBIND11_MODULE|pybind11)\b|\bpy(?=::)")
+_WITHOUT_HALVES = re.compile(
+    r"cuda(?:_runtime(?:_api)?)?\.h|math_constants\.h|(?:assert|float|limits|math|std(?:io|int|lib)|string)\.h|[a-z_]+"
+)
+"""Headers that declare none of CUDA's small floating-point types. torch's include those."""
+
+_HALVES = re.compile(
+    r"\b(?:__half2?|half2|__(?:float2half|half2float)\w*|__nv_(?:bfloat162?|fp8_\w+)|__float2bfloat16\w*)\b"
+)
 
 _HARMLESS = re.compile(
     r"^[ \t]*#[ \t]*include[ \t]*<(?:torch/(?:extension|torch|all|types)\.h|ATen/ATen\.h|pybind11/(?:pybind11|stl)\.h"
@@ -125,7 +133,7 @@ def undeclared(texts: Mapping[str, str], job: Mapping[str, Any]) -> str:
     end = main.count("\n") + 1
     log = ""
     for file, text in texts.items():
-        log += _without_python(file, text, job)
+        log += _without_python(file, text, job) + _without_halves(file, text, job)
     if functions is None:
         return log
     if any(re.search(r"\bPYBIND11_MODULE\b", _blanked(text)) and binds(text) for text in texts.values()):
@@ -176,6 +184,21 @@ def _without_python(file: str, text: str, job: Mapping[str, Any]) -> str:
     )
 
 
+def _without_halves(file: str, text: str, job: Mapping[str, Any]) -> str:
+    """The error for CUDA's half types in a unit that includes nothing that declares them.
+
+    The host device's own headers need these types, so the compiler knows them.
+    """
+    names = _INCLUDE.findall("\n".join([text, *job["own_headers"]]))
+    if not job["no_implicit_headers"] or not all(_WITHOUT_HALVES.fullmatch(name) for name in names):
+        return ""
+    said = _blanked(text)
+    found = _HALVES.search(said)
+    if found is None or re.search(rf"#[ \t]*define[ \t]+{found[0]}\b", said):
+        return ""
+    return f"{file}:{said.count(chr(10), 0, found.start()) + 1}:1: error: ‘{found[0]}’ was not declared in this scope\n"
+
+
 def undefined(log: str, functions: Iterable[str]) -> str:
     """The linker's error for a declared function that `cuda.cu` defines with other parameters or not at all."""
     found = re.search(rf"^{_BOUND}:(\d+):\d+: error: ", log, re.M)
@@ -199,7 +222,7 @@ def unexported(unit: Path, functions: Iterable[str]) -> str:
     if tool is None or not wanted:
         return ""
     done = subprocess.run([tool, "-C", str(unit)], capture_output=True, text=True, check=False)
-    seen = {found[1] for found in re.finditer(r"^[0-9a-f ]+ [TU] (\w+)\(", done.stdout, re.M)}
+    seen = {found[1] for found in re.finditer(r"^[0-9a-f ]+ [TU] (\w+)(?:\[abi:\w+\])?\(", done.stdout, re.M)}
     return "".join(
         f"undefined reference to `{name}': cuda_sources define it, but static, inline or as a template; cpp_sources"
         " declare a function that other units see\n"

@@ -64,6 +64,19 @@ def test_a_main_that_only_declares_functions_is_known(cpp: str, plain: bool) -> 
             "cuda.cu:2:1: error: ‘PYBIND11_MODULE’ was not declared",
         ),
         ("", "// PYBIND11_MODULE", {"functions": None}, ""),
+        (
+            "",
+            "#include <vector>\n__global__ void k(__half* x) {}",
+            {"functions": None, "no_implicit_headers": True},
+            "cuda.cu:2:1: error: ‘__half’ was not declared",
+        ),
+        (
+            "",
+            "#include <cuda_fp16.h>\n__global__ void k(__half* x) {}",
+            {"functions": None, "no_implicit_headers": True},
+            "",
+        ),
+        ("", "__global__ void k(__half* x) {}", {"functions": None}, ""),
         (CPP, '#include "mine.h"\nvoid g(py::object x) {}', {}, ""),
         (CPP, "void g(py::object x) {}", {}, "cuda.cu:1:8: error: ‘py’ was not declared"),
     ],
@@ -85,6 +98,7 @@ def test_torch_is_there_by_itself_or_by_an_umbrella_header() -> None:
     [
         ("int f(int x) { return x; }", True),
         ("int f(int x); int g() { return f(1); }", True),
+        ("#include <string>\nstd::string f(int x) { return std::to_string(x); }", True),
         ("static int f(int x) { return x; } int (*p)(int) = &f;", False),
         ("inline int f(int x) { return x; } int (*p)(int) = &f;", False),
         ('extern "C" int f(int x) { return x; }', False),
