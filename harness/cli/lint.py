@@ -331,6 +331,7 @@ def _lint(task: _Task, device: Device, small_sizes: SmallSizes) -> ProblemReport
             f"its workload {task.name} has {nbytes / 2**20:.0f} MiB of inputs, too much for the CPU: declare a small "
             "workload in workloads.yaml, or check the problem on a GPU",
         )
+    threads = torch.get_num_threads()
     if on_host and task.name == SMALL:
         torch.set_num_threads(1)  # for such small tensors, threads cost more than they gain
     try:
@@ -339,6 +340,8 @@ def _lint(task: _Task, device: Device, small_sizes: SmallSizes) -> ProblemReport
         if not is_shortage(error):
             raise
         return None  # the caller reports it, after the traceback has released this problem's tensors
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _broken_down(device: Device) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.protocol.channel import Channel, WireError, pair
 from harness.sandbox import suspend, zygote_process
-from harness.sandbox.child import Child
+from harness.sandbox.child import KILL_TIMEOUT_S, Child
 from harness.sandbox.policy import ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable
 
 START_TIMEOUT_S = 120.0
@@ -61,6 +61,7 @@ class Life:
         self.pid = 0
         self.threads: int | None = None
         self.death: str | None = None
+        self._reason: str | None = None
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._ready = threading.Event()
@@ -176,6 +177,7 @@ class Life:
 
     def abandon(self) -> None:
         """Kill the process of a zygote that does not obey, with all its children."""
+        self._reason = f"the zygote did not end a child within {KILL_TIMEOUT_S:g} s and was killed"
         with suppress(OSError):
             if self._server is not None:
                 signal.pidfd_send_signal(self._server, signal.SIGKILL)
@@ -209,19 +211,19 @@ class Life:
             theirs.close()
         self.pid = started_process.pid
         started.set()
-        reason = None
+        lost = ""
         try:
             while True:
                 received = self._channel.receive()
                 if received.message["event"] == "broken":
-                    reason = f"the zygote could not import its modules: {received.message['reason']}"
+                    self._reason = f"the zygote could not import its modules: {received.message['reason']}"
                     break
                 self._hear(received.message, received.fds)
-        except (WireError, OSError):
-            pass
+        except (WireError, OSError) as error:
+            lost = str(error)
         finally:  # in any case, no thread may wait for ever
             self._see_dead(started_process)
-            self._mourn(reason or f"the zygote died (exit status {started_process.returncode})")
+            self._mourn(self._reason or f"the zygote died (exit status {started_process.returncode}): {lost}")
 
     def _hear(self, message: dict[str, Any], fds: tuple[int, ...]) -> None:
         pid = _pid_of(fds[0]) if fds else None

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -191,12 +191,12 @@ def test_a_killed_runner_and_an_interrupted_one_are_resumed(tree: Path) -> None:
     complete(tree)
 
 
-def newest_fork_of(part: str) -> int | None:
+def newest_fork_of(part: str, below: Iterable[int]) -> int | None:
     """The newest process forked by a zygote whose command line holds `part`: a builder, or a contestant.
 
     Its supervisor is its parent and has the same command line; the youngest of three generations is meant.
     """
-    for pid in sorted(descendants(os.getpid())):
+    for pid in sorted(below):
         if "harness.sandbox.zygote" in command_line(pid) and part in command_line(pid):
             under = descendants(pid) - {pid}
             if len(under) > 2:
@@ -204,8 +204,8 @@ def newest_fork_of(part: str) -> int | None:
     return None
 
 
-def process_with(part: str) -> int | None:
-    return next((pid for pid in sorted(descendants(os.getpid())) if part in command_line(pid)), None)
+def process_with(part: str, below: Iterable[int]) -> int | None:
+    return next((pid for pid in sorted(below) if part in command_line(pid)), None)
 
 
 def killed(pid: int | None) -> bool:
@@ -218,12 +218,12 @@ def killed(pid: int | None) -> bool:
         return False
 
 
-HITS: list[tuple[str, Callable[[], int | None]]] = [
-    ("a builder", lambda: newest_fork_of("harness.untrusted.builder.import_solution")),
-    ("a contestant", lambda: newest_fork_of("harness.untrusted.contestant.main")),
-    ("the builders' zygote", lambda: process_with("harness.untrusted.builder.import_solution")),
-    ("the contestants' zygote", lambda: process_with("harness.untrusted.contestant.main")),
-    ("the referee", lambda: process_with("harness.referee.worker")),
+HITS = [
+    ("a builder", newest_fork_of, "harness.untrusted.builder.import_solution"),
+    ("a contestant", newest_fork_of, "harness.untrusted.contestant.main"),
+    ("the builders' zygote", process_with, "harness.untrusted.builder.import_solution"),
+    ("the contestants' zygote", process_with, "harness.untrusted.contestant.main"),
+    ("the referee", process_with, "harness.referee.worker"),
 ]
 
 
@@ -233,10 +233,11 @@ def test_whoever_is_killed_is_replaced_and_the_verdicts_stay(tmp_path: Path) -> 
     config = settings(tmp_path, jobs=1)
     hit: list[str] = []
     ended = threading.Event()
+    others = descendants(os.getpid())  # of this process's other tests
 
     def kill_one_after_another() -> None:
-        for name, find in HITS:
-            while not killed(find()):
+        for name, find, part in HITS:
+            while not killed(find(part, descendants(os.getpid()) - others)):
                 if ended.wait(0.02):
                     return
             hit.append(name)
