@@ -142,9 +142,9 @@ def main(folder: Path) -> int:
         _say(lack for lack in in_log(log, available, sources) if lack not in lacking)
         sys.stdout.write(_quoted(log))
         return code
-    undefined = _undefined(Path(job["module"]))
-    _say(among_symbols(undefined, texts.items()))
-    if any(among_symbols([symbol for symbol in undefined if not symbol.startswith(_MANGLED)], texts.items())):
+    symbols = _undefined(Path(job["module"]))
+    _say(among_symbols(symbols, texts.items()))
+    if any(among_symbols([symbol for symbol in symbols if not symbol.startswith(_MANGLED)], texts.items())):
         # Without such a C function the module can't be imported. If torch is built for CUDA, the module would call the
         # real function, which finds no GPU.
         sys.stdout.write("the module calls functions that are not emulated\n")
@@ -206,7 +206,10 @@ def _arrays_on_the_device(sides: Spaces, code: int, log: str) -> tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unit:
-    """One file for the compiler, and the headers precompiled for it; None if it has torch's real ones or none."""
+    """One file for the compiler, and the kind of its precompiled headers.
+
+    `headers` is None for a unit that includes parts of torch only, or nothing of it.
+    """
 
     path: Path
     headers: Precompiled | None
@@ -259,9 +262,10 @@ def _lean_units(
     lines: tuple[int, ...],
     bound: Definition,
 ) -> tuple[list[_Unit], list[str]] | None:
-    """The units without pybind11, the one with `cuda.cu` first; None if they may not suffice.
+    """The units without pybind11, the one with `cuda.cu` first.
 
-    Also the functions that this unit must define for others, if `main.cpp` is joined to it.
+    None if they may not suffice. Also the functions that this unit must define for others, if `main.cpp` is joined
+    to it.
     """
     plain = {name: without_names_of_pybind11(bound.without(text)) for name, text in texts.items()}
     header = _lean_header(job, list(plain.values()))
@@ -315,7 +319,10 @@ def _full_units(
 def _cuda_unit(
     job: dict[str, Any], source: str, before: str, cuda_text: str, lines: tuple[int, ...], torch: str
 ) -> str:
-    """The text of the unit with `cuda.cu`; `before` and `torch` come before CUDA's headers."""
+    """The text of the unit with `cuda.cu`.
+
+    `before` and `torch` come before CUDA's headers.
+    """
     if has_torch(source, job):
         before = f"{torch}{before}#define HOSTCUDA_TORCH 1\n"
     else:
@@ -387,7 +394,7 @@ def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
 
 
 def _opening(flags: list[str]) -> str:
-    """The author's macros as directives. CUDA's switches are handled separately."""
+    """The author's macros as directives, without CUDA's switches."""
     return defines({name: value for name, value in macros(flags).items() if not is_switch(name)})
 
 
@@ -422,7 +429,10 @@ def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:
 
 
 def _bindings(job: dict[str, Any], bound: Definition, chosen: Mapping[str, str]) -> str:
-    """The module without pybind11; `chosen` has the names of functions that differ in this unit."""
+    """The module without pybind11.
+
+    `chosen` has the names of functions that differ in this unit.
+    """
     if not bound.functions and bound.text == "" and job["functions"] is None:
         return ""
     methods = "".join(
@@ -472,7 +482,10 @@ def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
 
 
 def _compile_all(job: dict[str, Any], units: Sequence[_Unit]) -> tuple[int, str]:
-    """Compile units at the same time; code and log of the first one that fails, in their order."""
+    """Compile units at the same time.
+
+    Returns code and log of the first one that fails, in their order.
+    """
     begun: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(max_workers=max(1, len(units) - 1)) as pool:
         others = [pool.submit(_compile, job, unit, begun=begun) for unit in units[1:]]

@@ -1,4 +1,4 @@
-"""Decide which names a unit of torch's `load_inline` sees, as far as the compiler does not.
+"""Decide which names a unit of `load_inline` sees, where no compiler can tell.
 
 Runs in the builder's sandbox; text in, text out. torch compiles `main.cpp`, with the bindings, apart from `cuda.cu`,
 and each sees only what it includes. The host device joins a `main.cpp` that only declares functions to `cuda.cu`,
@@ -75,9 +75,10 @@ def _blanked(text: str) -> str:
 
 
 def declarations(text: str) -> str | None:
-    """Return the declarations of a `main.cpp` that holds nothing else, without includes; lines stay.
+    """Return the declarations of a `main.cpp` that holds nothing else.
 
-    None if it holds more, or a type that is not of torch, the standard library or the language.
+    Includes and comments are blanked; lines stay. None if it holds more, or a type that is not of torch, the
+    standard library or the language.
     """
     said = _HARMLESS.sub("", _blanked(text))
     if _MORE_THAN_DECLARATIONS.search(said):
@@ -88,15 +89,19 @@ def declarations(text: str) -> str | None:
 
 
 def has_torch(text: str, job: Mapping[str, Any]) -> bool:
-    """Whether a unit includes all of torch: by torch itself, or by one of its umbrella headers."""
+    """Whether a unit includes all of torch.
+
+    torch itself adds an umbrella header, or the text has one.
+    """
     included = _INCLUDE.findall("\n".join([text, *job["own_headers"]]))
     return not job["no_implicit_headers"] or any(_UMBRELLA.fullmatch(name) for name in included)
 
 
 def torch_includes(text: str, installed: Path) -> str:
-    """The includes of torch's headers in a text, as text: a unit without umbrella headers has them first.
+    """The includes of torch's headers in a text, as text.
 
-    torch's headers must be read before the words of a CUDA compiler are defined.
+    A unit without umbrella headers has them first: torch's headers must be read before the words of a CUDA compiler
+    are defined.
     """
     names = dict.fromkeys(name for name in _INCLUDE.findall(text) if _OF_TORCH.fullmatch(name))
     roots = (installed, installed / "torch" / "csrc" / "api" / "include")
@@ -104,7 +109,7 @@ def torch_includes(text: str, installed: Path) -> str:
 
 
 def joined_declarations(declared: str, functions: Iterable[str]) -> tuple[str, str, dict[str, str]]:
-    """Text for a joined unit: before `cuda.cu`, after it, and the name to bind for each function.
+    """Text for a joined unit: before `cuda.cu`, after it, names to bind.
 
     The bound function has the type that `main.cpp` declares, as with torch, so a definition with other parameters is
     not found. `cuda.cu` may overload the name.
@@ -120,7 +125,7 @@ def joined_declarations(declared: str, functions: Iterable[str]) -> tuple[str, s
 
 
 def undeclared(texts: Mapping[str, str], job: Mapping[str, Any]) -> str:
-    """Errors, in the form of g++, for names that a unit uses but does not see.
+    """Errors of g++ for names that a unit uses but does not see.
 
     Args:
         texts: `main.cpp` and `cuda.cu`.
@@ -185,7 +190,7 @@ def _without_python(file: str, text: str, job: Mapping[str, Any]) -> str:
 
 
 def _without_halves(file: str, text: str, job: Mapping[str, Any]) -> str:
-    """The error for CUDA's half types in a unit that includes nothing that declares them.
+    """The error for half types of CUDA in a unit without their headers.
 
     The host device's own headers need these types, so the compiler knows them.
     """
@@ -200,7 +205,7 @@ def _without_halves(file: str, text: str, job: Mapping[str, Any]) -> str:
 
 
 def undefined(log: str, functions: Iterable[str]) -> str:
-    """The linker's error for a declared function that `cuda.cu` defines with other parameters or not at all."""
+    """The linker's error for a declared function that `cuda.cu` does not define."""
     found = re.search(rf"^{_BOUND}:(\d+):\d+: error: ", log, re.M)
     error = _ANY_ERROR.search(log)
     if found is None or error is None or error.start() < found.start():
@@ -213,9 +218,10 @@ def undefined(log: str, functions: Iterable[str]) -> str:
 
 
 def unexported(unit: Path, functions: Iterable[str]) -> str:
-    """The linker's error for declared functions that `cuda.cu` defines for itself only, as static or inline.
+    """The linker's error for functions that `cuda.cu` defines for itself only.
 
-    A function that it does not define at all remains undefined in the module, as with torch.
+    That is: as static, inline or a template. A function that it does not define at all remains undefined in the
+    module, as with torch.
     """
     wanted = list(functions)
     tool = shutil.which("nm")

@@ -207,9 +207,9 @@ def _names(available: Path) -> frozenset[str]:
 
 
 def out_of_sight(log: str, available: Path) -> bool:
-    """Whether the first error is a name of CUDA, or of torch's CUDA library, that the source does not include.
+    """Whether the first error is a name of CUDA that the source does not include.
 
-    torch's umbrella headers include neither, so all of torch would not help.
+    Names of torch's CUDA library count too. torch's umbrella headers include neither, so all of torch would not help.
     """
     error = first_error(log)
     found = None if error is None else _OUT_OF_SIGHT.match(error.message)
@@ -276,9 +276,9 @@ def launching_headers(text: str, available: Path, installed: Path) -> bool:
 def in_log(log: str, available: Path, sources: Iterable[str]) -> Iterator[MissingConstruct]:
     """Find the headers and names of CUDA or torch that a failed compilation needed.
 
-    A name that a header of the host device declares is not one of them: the source does not include that header. Names
-    of CUB, Thrust and libcu++ are an exception once a source includes one of these libraries, because which of their
-    headers include which depends on their version.
+    A name that a header of the host device declares is not one of them: the source does not include that header.
+    Names of CUB, Thrust and libcu++ are an exception once a source includes one of these libraries, because which
+    of their headers include which depends on their version.
 
     Args:
         log: The compiler's output.
