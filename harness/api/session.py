@@ -82,6 +82,7 @@ class HarnessSettings(TypedDict, total=False):
     call_timeout_s: float | None
     solution_timeout_s: float | None
     memory_limit_bytes: int | None
+    gpu_memory_bytes: int | None
     cache_dir: Path | str | None
 
 
@@ -133,6 +134,7 @@ class Harness:
         solution_timeout_s: Most seconds for one solution, without its build. None means 300.
         memory_limit_bytes: Most bytes of host memory for a solution's process. None means 32 GiB, or less on a machine
             with less memory.
+        gpu_memory_bytes: Judges as on a GPU with so many bytes of memory. None means all that the GPU has.
         cache_dir: Folder for compiled extensions and other cached files. None means HARNESS_CACHE, or
             ~/.cache/kernel-harness.
 

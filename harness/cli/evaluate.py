@@ -162,8 +162,8 @@ def evaluate(
     *("rules", "inputs", "dtype"),
     *("seeds", "precision", "device_policy", "sandbox", "audit", "baselines", "checked", "allow_degenerate", "policy"),
     *("compile_timeout_s", "load_timeout_s", "call_timeout_s", "solution_timeout_s", "min_samples", "budget_s"),
-    *("memory_limit_bytes", "workers", "executor", "ray_address", "accelerator_type", "server", "shard"),
-    *("cache_dir", "cache_limit_bytes"),
+    *("memory_limit_bytes", "gpu_memory_bytes", "workers", "executor", "ray_address", "accelerator_type", "server"),
+    *("shard", "cache_dir", "cache_limit_bytes"),
 )
 def eval_command(
     context: typer.Context,

@@ -253,6 +253,13 @@ class RunConfig:
         kind=str,
         option="--memory-limit",
     )
+    gpu_memory_bytes: int | None = setting(
+        optional(parse_bytes),
+        None,
+        "Judge as on a GPU with this much memory, for example 24GiB.  [all that the GPU has]",
+        kind=str,
+        option="--gpu-memory",
+    )
     cache_dir: Path = setting(
         parse_path,
         None,
@@ -316,6 +323,7 @@ class RunConfig:
             None if self.precision is None else self.precision.value,
             None if self.dtype is None else f"dtype {self.dtype}",
             "kernelbench rules" if self.rules == "kernelbench" else "own inputs" if self.inputs == "own" else None,
+            None if self.gpu_memory_bytes is None else f"{self.gpu_memory_bytes / GIB:.4g} GiB of GPU memory",
         ]
         return ", ".join(item for item in said if item) or None
 
@@ -437,6 +445,12 @@ def resolve(
         raise ConfigError(
             f"`accelerator_type` (--accelerator-type) selects GPUs of a Ray cluster, but the device is host ({why}): "
             "pass --device cuda, or omit it"
+        )
+    if values["gpu_memory_bytes"] is not None and values["device"] is DeviceKind.HOST:
+        why = "no usable GPU on this machine" if asked == "auto" else "as configured"
+        raise ConfigError(
+            f"`gpu_memory_bytes` (--gpu-memory) limits a GPU's memory, but the device is host ({why}): omit it, or use "
+            "`memory_limit_bytes` (--memory-limit) for a solution's host memory"
         )
     values["cache_dir"] = cache_folder(values["cache_dir"])
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))

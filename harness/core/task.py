@@ -49,6 +49,7 @@ class RefereeConfig(JsonObject):
     relative_half_width: float
     budget_s: float
     memory_limit_bytes: int
+    gpu_memory_bytes: int | None = None
     host_runtime: str | None = None
     sanitizer: str | None = None
     allow_degenerate: bool = False

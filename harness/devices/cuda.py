@@ -44,7 +44,7 @@ The driver assigns about five consecutive streams to one group of hardware queue
 were of two kinds (`empty_kernel`), in varying order.
 """
 
-KEPT_CACHE_SHARE = 0.05
+KEPT_CACHE_SHARE = 0.04
 """Share of the GPU's memory up to which torch may keep freed memory if another process asks for free memory. Returning
 and reallocating memory takes about 10 ms for each problem.
 """
@@ -183,6 +183,8 @@ class CudaDevice:
         torch.empty(1, device=f"cuda:{index}")  # makes the primary context current for the driver calls
         self._own_gate: OwnGate | None = None
         self._flush: torch.Tensor | None = None
+        self._occupied: CudaArena | None = None
+        """Memory that `limit_memory` takes from everyone."""
         self._shifted = False
         self._streams: list[torch.cuda.Stream] = []
         self._flush_bytes = max(FLUSH_FACTOR * torch.cuda.get_device_properties(index).L2_cache_size, MIN_FLUSH_BYTES)
@@ -232,6 +234,7 @@ class CudaDevice:
     def free_bytes(self, enough: int | None = None) -> int:
         cached = torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
         free, total = torch.cuda.mem_get_info(self.index)
+        total -= self._occupied_bytes
         roomy = enough is not None and free > enough
         if cached > (ROOMY_CACHE_SHARE if roomy else KEPT_CACHE_SHARE) * total:
             torch.cuda.empty_cache()
@@ -355,6 +358,27 @@ class CudaDevice:
     def _without_flush(self, nbytes: int) -> int:
         return nbytes - (0 if self._flush is None else self._flush_bytes)
 
+    def limit_memory(self, nbytes: int) -> None:
+        total = torch.cuda.mem_get_info(self.index)[1]
+        if nbytes > total:
+            raise DeviceError(
+                f"{self.name} has {total / 2**30:.4g} GiB of memory, less than the {nbytes / 2**30:.4g} GiB of "
+                "--gpu-memory: pass a smaller number"
+            )
+        if nbytes == total:
+            return
+        try:
+            self._occupied = self.allocate(total - nbytes)
+        except DeviceError as error:
+            raise DeviceError(
+                f"the memory beyond the {nbytes / 2**30:.4g} GiB of --gpu-memory can't be occupied, because other "
+                f"processes hold some of it: wait for or stop them (nvidia-smi lists them): {error}"
+            ) from error
+
+    @property
+    def _occupied_bytes(self) -> int:
+        return 0 if self._occupied is None else self._occupied.nbytes
+
     def start_peak(self) -> int:
         torch.cuda.reset_peak_memory_stats(self.index)
         return self._without_flush(int(torch.cuda.memory_allocated(self.index)))
@@ -364,7 +388,7 @@ class CudaDevice:
 
     def taken_bytes(self) -> int | None:
         free, total = torch.cuda.mem_get_info(self.index)
-        return int(total - free)
+        return int(total - free) - self._occupied_bytes
 
     def memory_bytes(self) -> int | None:
-        return int(torch.cuda.mem_get_info(self.index)[1])
+        return int(torch.cuda.mem_get_info(self.index)[1]) - self._occupied_bytes

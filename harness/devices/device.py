@@ -304,6 +304,20 @@ class Device(Protocol):
         """
         ...
 
+    def limit_memory(self, nbytes: int) -> None:
+        """Make this a device of less memory.
+
+        All processes together can allocate only so much.
+
+        Args:
+            nbytes: Size in bytes. The rest is occupied until this process ends.
+
+        Raises:
+            DeviceError: The device has less memory, other processes hold some of the rest, or it has no memory of its
+                own.
+        """
+        ...
+
     def start_peak(self) -> int:
         """Start to record the peak memory of this process's tensors on the device.
 
@@ -324,7 +338,7 @@ class Device(Protocol):
         """Return the device memory that no process can allocate now.
 
         Returns:
-            Bytes by the driver's count; None if unknown.
+            Bytes by the driver's count, without those that `limit_memory` occupies; None if unknown.
         """
         ...
 
@@ -332,7 +346,7 @@ class Device(Protocol):
         """Return the total memory of the device.
 
         Returns:
-            Bytes by the driver's count; None if the device has no memory of its own.
+            Bytes by the driver's count, or of `limit_memory`; None if the device has no memory of its own.
         """
         ...
 

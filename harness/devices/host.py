@@ -170,6 +170,9 @@ class HostDevice:
     def cache_bytes(self) -> int:
         return last_level_cache_bytes()
 
+    def limit_memory(self, nbytes: int) -> None:
+        raise DeviceError("the host device has no memory of its own to limit: use --device cuda, or --memory-limit")
+
     def start_peak(self) -> int:
         return 0
 

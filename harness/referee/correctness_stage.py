@@ -157,6 +157,7 @@ class CorrectnessStage:
                 workspace.draw(index, variant, part=part)
             workspace.hold_back(drawn)
             workspace.mask(drawn)
+            workspace.device.free_bytes()  # earlier truths leave much unused memory in this process
             workspace.device.synchronize()
             planned_calls = [PlannedCall(index=index, mode=CallMode.COLD) for index in drawn]
             done, wall_s = client.burst(planned_calls)

@@ -61,6 +61,9 @@ class Referee:
         device: The device; None opens the one that `config` names.
         auditor: Runs compute-sanitizer; None evaluates without audits.
         progress_marker: Records when the problem's own code runs.
+
+    Raises:
+        DeviceError: There is no such device, or its memory can't be limited as configured.
     """
 
     def __init__(
@@ -76,6 +79,8 @@ class Referee:
         self.progress_marker = progress_marker
         nvrtc.keep_images(KeptImages(Path(config.cache_dir)) if config.cache_dir else None)
         self.device = device or open_device(config.device, config.device_index)
+        if config.gpu_memory_bytes is not None:
+            self.device.limit_memory(config.gpu_memory_bytes)  # before anything else takes memory
         self.monitor = GpuMonitor(self.device.uuid)
         self._gpu_minor = self.monitor.minor()
         self._zygote = zygote
@@ -343,6 +348,13 @@ class Referee:
         except ProblemError as error:  # inputs drawn for a solution may be the first to reveal a fault
             log.labels.clear()
             outcome = log.failed(_problem_at_fault(task, f": {error}"))
+        except torch.OutOfMemoryError as error:
+            log.labels.clear()
+            together = (
+                f", workload {task.workload.name}: reference and solution together do not fit the GPU's memory; take "
+                f"a smaller --workload or a GPU with more memory: {error}"
+            )
+            outcome = log.failed(_problem_at_fault(task, together), short_of_memory=True)
         if degenerate:
             outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
         log.stages_s["total"] = time.perf_counter() - begin

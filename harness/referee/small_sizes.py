@@ -19,7 +19,8 @@ from harness.core.choices import DeviceKind
 from harness.core.environment import torch_build
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Failure, Status, one_line
-from harness.referee.problem.problem_process import ProblemProcess, WireError, serve
+from harness.protocol.channel import ChannelClosed, FrameTimeout, WireError
+from harness.referee.problem.problem_process import ProblemProcess, serve
 from harness.toolchain import BuildCache
 
 SMALL = "small"
@@ -108,9 +109,13 @@ class SmallSizes:
         on_miss()
         try:
             answer = self._process.ask(problem, _SIZES, LIMIT_S)
-        except (WireError, OSError, ValueError) as error:
-            why = one_line(f"the process that runs the reference ended or hung: {error or type(error).__name__}")
+        except FrameTimeout:
+            why = f"its code ran for over {LIMIT_S:g} s"
             return NoSmallSizes(f"no small sizes can be derived: {why}; declare a workload small in workloads.yaml")
+        except ChannelClosed:
+            return NoSmallSizes("no small sizes can be derived: it ended the process that executed it; fix its file")
+        except (WireError, OSError, ValueError) as error:
+            return NoSmallSizes(one_line(f"no small sizes can be derived: {error}; declare them in workloads.yaml"))
         if isinstance(answer, dict):
             assert self._cache is not None
             self._cache.put(_key(problem), None, {_SIZES: answer}).release()

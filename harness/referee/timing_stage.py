@@ -36,6 +36,7 @@ from harness.referee.timing.recalibrate import judge_fairly
 from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.timing.rounds import (
     LONG_S,
+    LONG_SETS,
     MAX_ROUNDS,
     ReferenceRunner,
     RoundRules,
@@ -220,6 +221,9 @@ class TimingStage:
     def _run_rounds(self, check: _TimedCallCheck, watch: GpuWatch, call_s: float) -> Rounds:
         client, workspace, config = self._client, self._client.workspace, self._client.config
         on_gpu = config.device is DeviceKind.CUDA
+        sets = min(len(workspace.sets), config.sets_per_burst + EXTRA_SETS)
+        if not on_gpu and call_s >= LONG_S:
+            sets = min(sets, LONG_SETS)  # else a network on the CPU takes a minute for the least number of rounds
         return run_rounds(
             workspace,
             ReferenceRunner(workspace, lane=0 if self._compared is None else self._compared.lane),
@@ -237,7 +241,7 @@ class TimingStage:
                 deadline_s=lambda: client.deadline_s,
             ),
             RoundSettings(
-                sets=min(len(workspace.sets), config.sets_per_burst + EXTRA_SETS),
+                sets=sets,
                 min_samples=config.min_samples,
                 max_rounds=MAX_ROUNDS,
                 long_s=LONG_S if on_gpu else math.inf,

@@ -30,7 +30,7 @@ Cell = Callable[[LeaderboardRow], str]
 
 def _speedup(row: LeaderboardRow) -> str:
     if row.speedup is None and row.untimed:
-        return "not timed"
+        return show.TOO_NOISY if row.too_noisy == row.untimed else "not timed"
     return show.speedup_with_interval(row.speedup, row.low, row.high, row.same_within, baseline=row.group.baseline)
 
 
@@ -46,7 +46,8 @@ def _author(row: LeaderboardRow) -> str:
 def _remark(row: LeaderboardRow) -> str:
     if row.status is Status.disqualified:
         return f"disqualified: {show.line(row.reason, 160)}"
-    parts = [f"{row.untimed} not timed"] if row.untimed else []
+    parts = [f"{untimed} not timed"] if (untimed := row.untimed - row.too_noisy) else []
+    parts += [f"{row.too_noisy} {show.TOO_NOISY}"] if row.too_noisy else []
     parts += [f"{row.unjudged} without a verdict"] if row.unjudged else []
     parts += [f"{row.disqualified} disqualified (see below)"] if row.disqualified else []
     return "; ".join(parts)

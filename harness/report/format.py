@@ -122,6 +122,10 @@ def speedup(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"{digits(ratio)}x"
 
 
+TOO_NOISY = "too noisy to tell"
+"""Shown in place of a speedup whose interval is too wide."""
+
+
 def speedup_with_interval(
     ratio: float | None,
     low: float | None,

@@ -23,7 +23,7 @@ from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
 from harness.report.details import details
 from harness.report.table import Fitting, table_of
-from harness.results.scoring import EAGER, main_baseline, scored
+from harness.results.scoring import EAGER, is_noisy, main_baseline, scored
 
 if TYPE_CHECKING:
     from harness.runner.doctor import Diagnosis
@@ -69,6 +69,8 @@ def speedup_of(record: Record) -> str | None:
     main = main_baseline(record)
     for baseline in dict.fromkeys((main, EAGER)):
         entry = scored(record, baseline)
+        if is_noisy(entry.low, entry.high):
+            return f"correct; its speedup is {show.TOO_NOISY}"
         if entry.speedup is not None:
             shown = show.speedup_with_interval(
                 entry.speedup, entry.low, entry.high, entry.same_within, baseline=baseline

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -34,6 +34,8 @@ from harness.results.latest import recency
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """The p of fast_p, as in KernelBench."""
 
+NOISY_FACTOR = 1.5
+"""A speedup is too noisy to tell if the ends of its 95 % interval are further apart than this factor."""
 EAGER = "eager"
 
 DECLARED = "declared"
@@ -139,6 +141,8 @@ class ScoredRecord(Figures):
     labels: tuple[str, ...] = ()
     kernelbench_rules: bool | None = None
     """Whether the outputs on the problem's own inputs are right; None if unknown."""
+    too_noisy: bool = False
+    """Whether it was timed, and `entries_of` left the speedup out because its interval is too wide."""
 
     @property
     def counted(self) -> float | None:
@@ -166,15 +170,26 @@ def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[Sco
     """Convert records to entries, in their order.
 
     Of several records of one solution in one group, only the latest is kept. A passed record without a speedup over
-    `baseline` becomes an untimed pass.
+    `baseline` becomes an untimed pass, and so does one whose speedup is too noisy (`NOISY_FACTOR`).
     """
     latest: dict[tuple[object, ...], tuple[datetime, ScoredRecord]] = {}
     for record in records:
-        entry, when = scored(record, baseline), recency(record)
+        entry, when = _without_noise(scored(record, baseline)), recency(record)
         key = (entry.group, entry.problem, entry.author, entry.solution, entry.sample)
         if key not in latest or latest[key][0] <= when:
             latest[key] = (when, entry)
     return tuple(entry for _, entry in latest.values())
+
+
+def is_noisy(low: float | None, high: float | None) -> bool:
+    """Return whether a 95 % interval is too wide for its speedup to be shown or ranked."""
+    return low is not None and high is not None and high > NOISY_FACTOR * low
+
+
+def _without_noise(entry: ScoredRecord) -> ScoredRecord:
+    if not is_noisy(entry.low, entry.high):
+        return entry
+    return replace(entry, speedup=None, low=None, high=None, sol_fraction=None, too_noisy=True)
 
 
 def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
@@ -298,7 +313,8 @@ class Tally(Figures):
     Attributes:
         results: Number of results with a verdict.
         passed: Number of passes.
-        untimed: Number of passes without a time.
+        untimed: Number of passes without a speedup.
+        too_noisy: Those of them whose speedup is too noisy to tell.
         disqualified: Number of disqualified results.
         unjudged: Number of results without a verdict, not among `results`.
         fast_p: Share of results with a speedup above p, by p.
@@ -307,6 +323,7 @@ class Tally(Figures):
     results: int = 0
     passed: int = 0
     untimed: int = 0
+    too_noisy: int = 0
     disqualified: int = 0
     unjudged: int = 0
     fast_p: Mapping[float, float | None] = field(default_factory=dict)
@@ -386,6 +403,7 @@ def counts(
         "results": results,
         "passed": passed,
         "untimed": untimed,
+        "too_noisy": sum(entry.too_noisy for entry in judged),
         "disqualified": sum(entry.status is Status.disqualified for entry in judged),
         "unjudged": unjudged,
         "fast_p": fast,

@@ -52,6 +52,7 @@ SETTINGS_OF_A_RUN = (
     "rules",
     "inputs",
     "dtype",
+    "gpu_memory_bytes",
 )
 """Settings that decide verdicts: a run has one value of each, so that its records are comparable."""
 

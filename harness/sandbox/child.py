@@ -13,12 +13,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from harness.protocol.channel import Channel
-from harness.sandbox import suspend
+from harness.protocol.channel import Channel, FrameTimeout, Received
+from harness.sandbox import limits, suspend
 from harness.sandbox.policy import ExitReport, SandboxReport
 
 KILL_TIMEOUT_S = 30.0
 """Time limit in seconds for a kill; processes blocked in a driver end late. After it the whole zygote is killed."""
+
+PATIENCE = 10.0
+"""A process that is short of processors gets up to this many times its time limit."""
+_IDLE, _BUSY = 0.01, 0.9
+"""Processors that a process uses at most if it waits for something else, and at least if it is not short of them."""
+
+
+class ProcessorsShort(Exception):
+    """A child did not answer in time because it hardly got a processor; the message has the figures."""
 
 
 class ChildOwner(Protocol):
@@ -43,6 +52,7 @@ class Child:
         report: Active and missing isolation mechanisms.
         pid: The supervisor's process id in the owner's pid namespace; None if it ended first.
         ran_away: Whether it was killed because it could not be stopped.
+        starved_s: Seconds that `receive` waited beyond its limits because processors were short.
     """
 
     def __init__(
@@ -59,6 +69,42 @@ class Child:
         self._paused = False
         self._held = False
         self.ran_away = False
+        self.starved_s = 0.0
+
+    def receive(self, timeout_s: float) -> Received:
+        """Return the next frame of `channel`.
+
+        The limit counts what the processes could do: if they run, but get less than one processor, they have more
+        time. One that waits idly has not.
+
+        Args:
+            timeout_s: Time limit in seconds; up to `PATIENCE` times as much while processors are short.
+
+        Raises:
+            FrameTimeout: No frame within the limit.
+            ProcessorsShort: No frame within `PATIENCE` times the limit, and processors were short.
+            WireError: As `Channel.receive`.
+        """
+        begin_s, half_s, ran_s = time.perf_counter(), timeout_s / 2, 0.0
+        with suppress(FrameTimeout):
+            return self.channel.receive(half_s)
+        try:
+            while True:
+                before_s = self._processor_s()
+                with suppress(FrameTimeout):
+                    return self.channel.receive(half_s)
+                got_s = self._processor_s() - before_s
+                ran_s += got_s
+                if not _IDLE * half_s < got_s < _BUSY * half_s or ran_s >= timeout_s:
+                    raise FrameTimeout(f"no frame within {timeout_s:g} s")
+                waited_s = time.perf_counter() - begin_s
+                if waited_s > PATIENCE * timeout_s:
+                    raise ProcessorsShort(f"it ran for {ran_s:.3g} s of the last {waited_s - half_s:.3g} s")
+        finally:
+            self.starved_s += max(0.0, time.perf_counter() - begin_s - timeout_s)
+
+    def _processor_s(self) -> float:
+        return 0.0 if self.pid is None else limits.processor_s(self.pid)
 
     def wait(self, timeout_s: float | None = None) -> ExitReport | None:
         """Wait until the process and all its descendants have ended.

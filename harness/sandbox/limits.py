@@ -198,6 +198,15 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def processor_s(root: int) -> float:
+    """Return the processor time of `root`, of all processes below it, and of those that ended there, in seconds."""
+    ticks = 0
+    for pid in (root, *descendants(root)):
+        with suppress(OSError, ValueError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))  # utime, stime, cutime, cstime
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def out_of_memory_kills() -> int:
     """Return the kernel's number of out-of-memory kills since boot (0 if unknown)."""
     with suppress(OSError), open("/proc/vmstat", encoding="utf-8") as file:

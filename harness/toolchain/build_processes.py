@@ -19,6 +19,7 @@ from pathlib import Path
 from harness.core.choices import SandboxMode
 from harness.protocol.channel import FrameTimeout, WireError
 from harness.sandbox import ExitReport, SandboxPolicy, limits
+from harness.sandbox.child import ProcessorsShort
 from harness.sandbox.zygote import Child
 from harness.toolchain.diagnostics import MAX_LOG_CHARS, NOTE
 from harness.toolchain.spec import ExtensionSpec
@@ -89,6 +90,7 @@ class Ended:
     second_try: bool = False
     load_error: str | None = None
     late: bool = False
+    processors_short: str | None = None
     starved: bool = False
     report: ExitReport | None = None
 
@@ -143,11 +145,13 @@ class BuildAttempt:
                     }
                 )
                 child.channel.expect_at_most(_MAX_ANSWER_BYTES)
-                answer = child.channel.receive(max(0.0, self.timeout_s - ended.compile_s)).message
+                answer = child.receive(max(0.0, self.timeout_s - ended.compile_s)).message
                 if answer.get("type") == "built" and type(answer.get("exit_code")) is int:
                     ended.exit_code = answer["exit_code"]
             except FrameTimeout:
                 ended.late = True
+            except ProcessorsShort as error:
+                ended.late, ended.processors_short = True, str(error)
             except WireError:
                 pass  # the job ended before it could answer; its exit report says why
             ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
@@ -175,10 +179,10 @@ class BuildAttempt:
                     }
                 )
                 child.channel.expect_at_most(_MAX_ANSWER_BYTES)
-                answer = child.channel.receive(_LOAD_S).message
+                answer = child.receive(_LOAD_S).message
                 if answer.get("type") == "loaded" and isinstance(answer.get("error"), str):
                     error = answer["error"]
-            except (FrameTimeout, WireError):
+            except (FrameTimeout, ProcessorsShort, WireError):
                 pass  # the module's initialisers ended the process, or did not end
         self.abandon.heed()
         return error

@@ -181,6 +181,12 @@ class Compiler:
                 return _not_emulated(spec, diagnostics)
             return CompileResult(spec, error=CompilerError(tool="loader", message=message))
         report = ended.report
+        if ended.processors_short is not None:
+            reason = (
+                f"this machine is too busy to build {spec.name}: {ended.processors_short}; use fewer --jobs or reduce "
+                "its load, and repeat with --resume"
+            )
+            return CompileResult(spec, failure=harness_error(reason))
         if ended.late:
             return CompileResult(
                 spec,

@@ -16,6 +16,7 @@ from harness.core.choices import SandboxMode
 from harness.core.status import Failure, Status, one_line
 from harness.protocol.channel import ChannelClosed, FrameTimeout, WireError
 from harness.sandbox import ExitReport, SandboxPolicy
+from harness.sandbox.child import ProcessorsShort
 from harness.sandbox.zygote import Zygote
 from harness.toolchain.packages import is_lacking
 from harness.toolchain.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec, SpecError
@@ -121,13 +122,17 @@ def harvest(
                 timeout_s=timeout_s,
             )
             for _ in range(_MAX_FRAMES):
-                message = child.channel.receive(max(0.0, deadline - time.monotonic())).message
+                message = child.receive(max(0.0, deadline + child.starved_s - time.monotonic())).message
                 if reader.take(message):
                     break
                 if message.get("phase") == "forward":
                     deadline = min(deadline, time.monotonic() + _FORWARD_S)
         except FrameTimeout:
             reader.failure = reader.hung(child.kill())
+        except ProcessorsShort as error:
+            child.kill()
+            reason = f"this machine is too busy to import the file: {error}; reduce its load, repeat with --resume"
+            reader.failure = Failure(status=Status.harness_error, reason=reason, evidence={"phase": "build"})
         except ChannelClosed:
             reader.failure = reader.died(child.wait(_END_S) or child.kill())
         except (WireError, ValueError) as error:

@@ -28,7 +28,7 @@ from harness.core.problem import Problem, Workload, digest_text
 from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.protocol.channel import Channel, ChannelClosed, WireError, decode, pair
+from harness.protocol.channel import Channel, ChannelClosed, Received, WireError, decode, pair
 from harness.protocol.messages import Burst
 from harness.referee.contestants.census_request import take_census
 from harness.referee.contestants.failures import MAX_REASON
@@ -66,7 +66,7 @@ def frame(value: object) -> bytes:
     return struct.pack(">I", len(payload)) + payload
 
 
-LOADED = {"type": "loaded", "unmatched": [], "copied": [], "notes": []}
+LOADED = {"type": "loaded", "unmatched": [], "copied": [], "notes": [], "differing": []}
 
 
 def honest(request: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def honest(request: dict[str, Any]) -> dict[str, Any]:
         ["torch.Tensor", [3], "float32", "cuda", 4096, True],
         ["torch.Tensor", [5, 3], "float32", "cuda", 8192, True],
     ]
-    claim = {"device_s": 1e-4, "window_s": 2e-4, "tree": TREE, "leaves": leaves, "state_missing": []}
+    claim = {"device_s": 1e-4, "window_s": 2e-4, "tree": TREE, "leaves": leaves, "state_missing": [], "reshaped": []}
     held = {"type": "burst_done", "claims": [claim for _ in request["calls"]], "reports": []}
     return json.loads(json.dumps(held))  # type: ignore[no-any-return]
 
@@ -206,10 +206,13 @@ class Liar:
         finally:
             self._theirs.close()
 
+    def receive(self, timeout_s: float) -> Received:
+        return self.channel.receive(timeout_s)
+
     def pause(self) -> float:
         return time.perf_counter()
 
-    in_line_s = 0.0
+    in_line_s = starved_s = 0.0
 
     def moved(self) -> bool:
         return False
@@ -389,7 +392,6 @@ def leaves_with(place: int, value: object) -> Reply:
         (leaves_with(2, "float32\nfloat64"), Status.wrong_dtype),
         (leaves_with(2, ""), Status.wrong_dtype),
         (leaves_with(3, "cuda\ncpu"), Status.wrong_device),
-        (claiming(state_missing=["a\nb"]), Status.wrong_state),
         (claiming(tree={"format": 1, "slots": 0, "root": ["other", "a\nb"]}), Status.wrong_structure),
         (claiming(tree={"format": 1, "slots": 0, "root": ["str", "a\nb"]}), Status.wrong_structure),
         (claiming(tree={"format": 1, "slots": 10**12, "root": ["none", None]}), Status.disqualified),
@@ -411,6 +413,13 @@ def test_the_truthful_peer_that_writes_nothing_is_caught_by_values(referee: Refe
     stage.lies = [lambda request: frame(honest(request))] * 8
     outcome = judge(referee)
     # Neither the outputs nor the words of the inputs that are held back until the call are written by it.
+    assert outcome.status in (Status.non_finite, Status.wrong_value, Status.mutated_input)
+    assert "never written" in outcome.reason or "inputs[0]" in outcome.reason
+
+
+def test_missing_state_that_the_reference_has_not_either_says_nothing(referee: Referee, stage: Stage) -> None:
+    stage.lies = [claiming(state_missing=["a\nb"])] * 8
+    outcome = judge(referee)
     assert outcome.status in (Status.non_finite, Status.wrong_value, Status.mutated_input)
     assert "never written" in outcome.reason or "inputs[0]" in outcome.reason
 

@@ -128,6 +128,7 @@ RUNS: dict[str, As] = {
         said="matmul",
     ),
     "harness problems list [level1 ...]": As(lines=("harness problems list level1 level2 --quick",), said="matmul"),
+    "harness problems derive --write": As(said="derived"),
     "harness problems lint": As(said="11 checked, none breaks a rule"),
     "harness problems lint level1/16 my_problems/ --json": As(said='"problem": "level1/7"'),
     "harness problems lint --rules": As(said="dropped_operation"),

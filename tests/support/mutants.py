@@ -34,7 +34,7 @@ from pathlib import Path
 from tests.support import tiers
 from tests.support.paths import ROOT
 
-COPIED = ("harness", "tests", "problems", "solutions", "pyproject.toml", "README.md", "Makefile")
+COPIED = ("harness", "tests", "problems", "solutions", "results", "pyproject.toml", "README.md", "Makefile")
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutants"]
 
 

@@ -131,7 +131,7 @@ class ContestantClient:
     @property
     def left_s(self) -> float:
         """Seconds that are left of the solution's time, at least one."""
-        return max(1.0, self.deadline_s - time.perf_counter())
+        return max(1.0, self.deadline_s + self.contestant.starved_s - time.perf_counter())
 
     def time_was_over(self, words: str) -> Failure:
         """Return the failure of a solution that exceeded its time limit.

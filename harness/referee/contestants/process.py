@@ -45,6 +45,7 @@ from harness.protocol.messages import (
 from harness.referee.contestants.crash_recorder import CrashRecorder, CrashRecording
 from harness.referee.contestants.failures import failure_of
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
+from harness.sandbox.child import ProcessorsShort
 from harness.sandbox.suspend import StopError
 from harness.sandbox.zygote import Child, Zygote
 
@@ -153,6 +154,11 @@ class ContestantProcess:
     def ran_away(self) -> bool:
         """Whether it was killed because it could not be stopped."""
         return self._child.ran_away
+
+    @property
+    def starved_s(self) -> float:
+        """Seconds that requests took beyond their time limits because processors were short."""
+        return self._child.starved_s
 
     def __enter__(self) -> ContestantProcess:
         return self
@@ -295,7 +301,7 @@ class ContestantProcess:
         try:
             self._child.resume()
             self._child.channel.send(request.to_json(), fds, timeout_s=timeout_s)
-            received = self._child.channel.receive(timeout_s)
+            received = self._child.receive(timeout_s)
             begin = time.perf_counter()
             self._stopped_s = self._child.pause()
             self.stopping_s += time.perf_counter() - begin
@@ -309,6 +315,11 @@ class ContestantProcess:
             if self._exit.cause == "memory_limit":
                 raise self._lost(self._died(stage)) from None
             raise self._lost(_too_late(stage, timeout_s), TIME_IS_OVER) from None
+        except ProcessorsShort as error:
+            self._exit = self._child.kill()
+            reason = f"this machine is too busy: {error}; reduce its load, repeat with --resume"
+            failure = Failure(status=Status.harness_error, reason=reason, evidence={"stage": stage.value})
+            raise ContestantFailed(failure) from error
         except MessageError as error:
             raise ContestantFailed(_protocol(stage.value, error)) from error
         except (WireError, OSError) as error:

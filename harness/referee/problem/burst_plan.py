@@ -60,12 +60,13 @@ def plan_calls(count: int, secret: random.Random, number: int = 0, *, sparing: b
 
     Returns:
         One warm-up call, cold-timed calls, one latency call. With `FEW_SETS` sets or fewer, or if `sparing`, only round
-        0 has a warm-up call and only rounds 1 and 2 have a latency call, so that timed calls accumulate faster.
+        0 has a warm-up call and only rounds 1 and 2 have a latency call, so that timed calls accumulate faster. A
+        single set has cold-timed calls only.
     """
     order = list(range(count))
     secret.shuffle(order)
     few = sparing or count <= FEW_SETS
-    warm = 1 if not few or number == 0 else 0
+    warm = 1 if count > 1 and (not few or number == 0) else 0
     latency = LATENCY_CALLS if count >= 3 and (not few or number in (1, 2)) else 0
     modes = [CallMode.WARM] * warm + [CallMode.COLD] * (count - warm - latency) + [CallMode.LATENCY] * latency
     return tuple(PlannedCall(index=index, mode=mode) for index, mode in zip(order, modes, strict=True))

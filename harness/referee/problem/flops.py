@@ -59,12 +59,12 @@ def count_flops(call: Callable[[], object]) -> FlopCount:
         Exception: Whatever `call` raises.
     """
     counts: dict[str, int] = {}
-    with torch.no_grad(), _Counting(counts):
+    with torch.no_grad(), Counting(counts):
         call()
     return FlopCount(total=sum(counts.values()), by_operator=counts)
 
 
-class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up flops by operator, by torch's registry of formulas and `_EXTRA`.
 
     Works like torch's `FlopCounterMode` without its attribution to modules. That class imports torch's compiler at its

@@ -22,6 +22,7 @@ from harness.devices.device import Device
 from harness.devices.layout import copied, with_strides_of
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
+from harness.referee.problem.convolution import MatrixConvolutions
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.longest_sum import LongestSum
 from harness.referee.problem.rounding import Rounding, rounded
@@ -95,7 +96,8 @@ class Answer:
 class Truth:
     """The answer to compare with, and its source.
 
-    `source` is `float64 cuda`, `float64 cpu` or `float32 reference`.
+    `source` is `float64 cuda`, `float64 cpu` or `float32 reference`. The first may be followed by `, convolutions as
+    matrix products`.
     """
 
     answer: Answer
@@ -116,6 +118,7 @@ class Reference:
         self._double: torch.nn.Module | None = None
         self._double_device = device.torch_device
         self._double_state: dict[str, torch.Tensor] = {}
+        self._convolutions = MatrixConvolutions()
         self._float32_because: str | None = None
         self._traits: Traits | None = None
         self._held = self._double_held = Attributes(self.model)
@@ -293,7 +296,9 @@ class Reference:
         """
         for place in self._places() if self._float32_because is None else ():
             try:
-                return Truth(answer=self._truth_on(place, inputs, tree, seed), source=f"float64 {place.type}")
+                answer = self._truth_on(place, inputs, tree, seed)
+                how = ", convolutions as matrix products" if place.type == "cuda" and self._convolutions.used else ""
+                return Truth(answer=answer, source=f"float64 {place.type}{how}")
             except torch.OutOfMemoryError:
                 self._double = None
                 torch.cuda.empty_cache()
@@ -393,7 +398,8 @@ class Reference:
             self._double_device = place
             self._double_held, self._double_standing = Attributes(self._double), _State(self._double)
         doubled = [_as_double(leaf, place) for leaf in inputs]
-        with _default_dtype(torch.float64), self._reference.at(Phase.TRUTH):
+        convolutions = self._convolutions if place.type == "cuda" else nullcontext()  # the CPU's own are as fast
+        with _default_dtype(torch.float64), convolutions, self._reference.at(Phase.TRUTH):
             if state is None:
                 return self._answer(self._double, self._double_state, doubled, tree, seed)
             _copy_state(state, self._double)

@@ -32,8 +32,10 @@ from harness.referee.problem.loader import ProblemError, load_reference, state_o
 from harness.referee.problem.truth import Answer, Reference, Truth
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
-CUDA_SHARE = 0.4
-"""Share of the free GPU memory for input sets; the rest is for float64 truth and for the solution."""
+MORE_SETS_SHARE = 0.16
+"""Share of the free GPU memory for input sets beyond the first. With torch's unused memory in the referee
+(`KEPT_CACHE_SHARE`) it is a fifth, so a solution runs if its inputs, outputs and process take four fifths.
+"""
 
 HOST_SHARE = 0.2
 """Share of the free host memory for input sets."""
@@ -114,14 +116,14 @@ class Workspace:
         problem: The problem.
         workload: Its sizes.
         device: The device that solutions run on.
-        sets_wanted: Number of input sets; fewer, but at least two, if memory is short.
+        sets_wanted: Number of input sets; fewer, but at least one, if memory is short.
         secret: Source of seeds.
         small_sets_wanted: Number of sets if one takes at most `SMALL_SET_BYTES`.
         progress_marker: Records when the problem's code runs.
 
     Raises:
         ProblemError: The problem is at fault.
-        NoRoom: Two input sets do not fit the memory.
+        NoRoom: Not one input set fits the memory.
     """
 
     def __init__(
@@ -214,23 +216,25 @@ class Workspace:
             set_bytes = sum(tensor_bytes(tuple(leaf.shape), leaf.dtype, kept_strides(leaf)) for leaf in leaves)
         except (Exception, SystemExit):
             return
-        budget = self._budget_bytes()
-        if 2 * set_bytes > budget:
+        budget, _ = self._budget_bytes()
+        if set_bytes > budget:
             raise self._no_room(set_bytes, budget)
 
-    def _budget_bytes(self, wanted: int | None = None) -> int:
-        """Return how many bytes the input sets may take of the memory that is free now.
+    def _budget_bytes(self, first: int = 0, more: int = 0) -> tuple[int, int]:
+        """Return how many bytes all input sets, and those beyond the first, may take.
 
-        Most of the rest is for truth: the reference's output, and inputs, state and output in float64. Grants `wanted`
-        bytes if that much is free.
+        These are shares of the memory that is free now. The rest is for the solution, and before and after its calls
+        for truth: the reference's output, and inputs, state and output in float64. torch's unused memory stays in this
+        process if `first` and `more` bytes are free anyway.
         """
-        free = self.device.free_bytes(None if wanted is None else math.ceil(wanted / CUDA_SHARE))
         if self.device.torch_device.type == "cuda":
-            return int(free * CUDA_SHARE)
-        return min(int(free * HOST_SHARE), HOST_LIMIT_BYTES)
+            free = self.device.free_bytes(first + math.ceil(more / MORE_SETS_SHARE))
+            return free, int(free * MORE_SETS_SHARE)
+        budget = min(int(self.device.free_bytes() * HOST_SHARE), HOST_LIMIT_BYTES)
+        return budget, budget
 
     def _no_room(self, set_bytes: int, budget: int) -> NoRoom:
-        what = f"two input sets of {set_bytes / 2**20:.0f} MiB do not fit the {budget / 2**20:.0f} MiB"
+        what = f"inputs and outputs of {set_bytes / 2**20:.0f} MiB do not fit the {budget / 2**20:.0f} MiB"
         free = f"{self.device.free_bytes() / 2**20:.0f} MiB are free"
         advice = "a smaller --workload" + ("" if self.device.kind is DeviceKind.CUDA else ", or a GPU")
         return NoRoom(
@@ -263,9 +267,10 @@ class Workspace:
         if set_bytes <= SMALL_SET_BYTES:
             wanted = max(wanted, small_wanted)
         self.set_bytes = set_bytes
-        budget = self._budget_bytes(fixed_bytes + wanted * set_bytes)
-        count = min(wanted, (budget - fixed_bytes) // max(set_bytes, 1))
-        if count < 2:
+        budget, more = self._budget_bytes(fixed_bytes + set_bytes, (wanted - 1) * set_bytes)
+        each = max(set_bytes, 1)
+        count = min(wanted, (budget - fixed_bytes) // each, 1 + more // each)
+        if count < 1:
             raise self._no_room(set_bytes, budget)
         self.sets = tuple(
             InputSet(
@@ -383,6 +388,11 @@ class Workspace:
         )
         self.poison(index)
         self._note(index, targets)
+
+    def drawn_elsewhere(self, variant: str) -> tuple[list[torch.Tensor], int]:
+        """Return new inputs in memory of their own, and a new seed for calls on them."""
+        values = draw(self._reference, seed=self._new_seed(), variant=variant, device=self.device.torch_device).values
+        return flatten(list(values))[0], self._new_seed() % 2**31
 
     def redraw_all(self, indices: Iterable[int]) -> None:
         """Redraw these sets and wait for the device."""

@@ -24,8 +24,8 @@ from harness.referee.soundness.blind import blind
 from harness.referee.soundness.samples import OWN_DRAWS, Leaves, ReferenceCall, make_sample
 from harness.referee.soundness.wrong import run_trials
 
-HERE, ELSEWHERE = 0, 1
-"""Sets of the workspace: the call to answer, and the call whose output is given instead."""
+HERE = 0
+"""Set of the workspace for the call to answer."""
 
 APART = 0.05
 """Scaled error from which two answers of the reference to one call count as different.
@@ -92,7 +92,7 @@ def taken_for_right(workspace: Workspace, required: PrecisionClass) -> tuple[str
     """Return the names of the wrong answers that the problem accepts.
 
     Args:
-        workspace: The problem's workspace; its first two sets are overwritten.
+        workspace: The problem's workspace; its first set is overwritten.
         required: The precision class that answers must reach.
 
     Returns:
@@ -120,7 +120,6 @@ def _samples(workspace: Workspace, required: PrecisionClass) -> Iterator[Referen
 
 
 def _elsewhere(workspace: Workspace, sample: ReferenceCall) -> Leaves:
-    workspace.draw(ELSEWHERE, sample.variant)
-    inputs = workspace.tensors(workspace.sets[ELSEWHERE].inputs)
+    inputs, seed = workspace.drawn_elsewhere(sample.variant)
     oracle = workspace.oracle
-    return oracle.told(oracle.answer(inputs, workspace.tree, workspace.call_seed(ELSEWHERE)))
+    return oracle.told(oracle.answer(inputs, workspace.tree, seed))

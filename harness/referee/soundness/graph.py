@@ -131,7 +131,7 @@ def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants
     An operation is dropped if an argument has its result's shape, and replaced if it is in `_SWAPPED`.
     """
     try:
-        traced = torch.fx.symbolic_trace(oracle.model)
+        traced = _traced(oracle.model)
         shapes = _shapes(traced, sample, oracle, device)
     except Exception as error:
         if is_shortage(error):
@@ -160,6 +160,20 @@ def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants
         untried=tuple(untried),
         left_out=max(0, len(wrongs) - MAX_MUTANTS),
     )
+
+
+def _traced(model: torch.nn.Module) -> torch.fx.GraphModule:
+    """Trace the model and leave it as it was.
+
+    torch.fx sets tensors made in `forward` as attributes of it, and `forward` may set attributes to what it traces.
+    """
+    before = [(module, dict(vars(module))) for module in model.modules()]
+    try:
+        return torch.fx.symbolic_trace(model)
+    finally:
+        for module, attributes in before:
+            vars(module).clear()
+            vars(module).update(attributes)
 
 
 def _of_node(

@@ -13,6 +13,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -301,7 +302,8 @@ def _check_of_trials(rule: str, trials: Sequence[Trial], unchecked: str | None) 
             how = "equals the reference's output" if trial.fate is Fate.AGREES else "is accepted"
             broken.append(f"{trial.wrong.name}: {how} on {', '.join(trial.seen)} inputs")
     check = _check(rule, broken)
-    return RuleCheck(rule=rule, verdict=check.verdict, details=check.details, tried=len(tried))
+    accepted = tuple(dict.fromkeys(trial.wrong.name for trial in tried if trial.kernelbench_accepts))
+    return replace(check, tried=len(tried), kernelbench_accepts=accepted)
 
 
 def _check(rule: str, broken: Sequence[str]) -> RuleCheck:

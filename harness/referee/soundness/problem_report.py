@@ -43,13 +43,15 @@ class RuleCheck(JsonObject):
     """One rule on one problem.
 
     `details` has a line for every way in which the problem breaks the rule, or the reason why it was not checked.
-    `tried` counts the wrong answers shown to the problem.
+    `tried` counts the wrong answers shown to the problem. `kernelbench_accepts` names those that KernelBench's rule
+    (`allclose`) accepts on the problem's own inputs.
     """
 
     rule: str
     verdict: RuleVerdict
     tried: int = 0
     details: tuple[str, ...] = ()
+    kernelbench_accepts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,8 @@ from enum import StrEnum
 import torch
 
 from harness.devices.out_of_memory import is_shortage
+from harness.referee.correctness.tolerance import kernelbench_rule
+from harness.referee.problem.stress_variants import OWN
 from harness.referee.soundness.samples import Leaves, ReferenceCall
 
 Answering = Callable[[ReferenceCall, Leaves], "Sequence[torch.Tensor] | None"]
@@ -52,13 +54,19 @@ class Fate(StrEnum):
 
 @dataclass(slots=True)
 class Trial:
-    """The trial of one wrong answer over the calls."""
+    """The trial of one wrong answer over the calls.
+
+    `differs_on_own` and `close_on_own` are of the calls on the problem's own inputs: whether one differed from the
+    reference's bits, and whether KernelBench's rule accepts all of them.
+    """
 
     wrong: Wrong
     fate: Fate | None = None
     tried: int = 0
     differed: bool = False
     seen: list[str] = field(default_factory=list)
+    differs_on_own: bool = False
+    close_on_own: bool = True
 
     def show(self, sample: ReferenceCall, other: Leaves) -> None:
         """Let it answer one more call."""
@@ -75,6 +83,10 @@ class Trial:
         self.tried += 1
         if sample.variant not in self.seen:
             self.seen.append(sample.variant)
+        if sample.variant == OWN:
+            same = len(leaves) == len(sample.own)
+            self.differs_on_own = self.differs_on_own or not same or not sample.equals(leaves)
+            self.close_on_own = self.close_on_own and same and all(map(kernelbench_rule, leaves, sample.own))
         if len(leaves) != len(sample.own) or sample.rejects(leaves):
             self.fate = Fate.REJECTED
         elif not self.differed:
@@ -88,6 +100,12 @@ class Trial:
             else:
                 self.fate = Fate.PASSES if self.differed else Fate.AGREES
         return self.fate
+
+    @property
+    def kernelbench_accepts(self) -> bool:
+        """Whether KernelBench's rule accepts it on the problem's own inputs, where it is a mistake."""
+        tried_on_own = OWN in self.seen and self.fate is not Fate.CRASHED
+        return tried_on_own and self.close_on_own and (self.differs_on_own or not self.wrong.may_agree)
 
     @property
     def survived(self) -> bool:

@@ -157,12 +157,13 @@ class ReferenceTimer:
         self._runner = ReferenceRunner(workspace)
         self._planned_calls = [
             PlannedCall(index=0, mode=CallMode.WARM),
-            *(PlannedCall(index=index, mode=CallMode.COLD) for index in range(sets)),
+            *(PlannedCall(index=index % sets, mode=CallMode.COLD) for index in range(max(2, sets))),
         ]
         self._bursts: list[list[float]] = []
         burst = self._burst()
-        self._planned_calls = self._planned_calls[: 1 + so_many(sets, self._reference_s, least=LEAST_CALLS)]
-        wall_s = burst.wall_s * len(self._planned_calls) / (1 + sets)
+        count = so_many(len(burst.times) - 1, self._reference_s, least=LEAST_CALLS)
+        self._planned_calls = self._planned_calls[: 1 + count]
+        wall_s = burst.wall_s * len(self._planned_calls) / len(burst.times)
         self._most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / wall_s) // 2 * 2))
         self._enough = enough(self._bursts, self._most)
         self._peak_bytes = burst.peak_bytes

@@ -12,7 +12,7 @@ from harness.core.stats import same_within
 from harness.report import format as show
 from harness.report.feedback import kernels
 from harness.results import evidence as read
-from harness.results.scoring import ScoredRecord, main_baseline, scored
+from harness.results.scoring import ScoredRecord, is_noisy, main_baseline, scored
 
 Section = tuple[str, Sequence[str]]
 
@@ -116,6 +116,8 @@ def _ratio(entry: ScoredRecord) -> str:
     shown, name = _shown(entry), show.line(entry.group.baseline, 60)
     if entry.same_within is not None:
         return f"the {shown}"
+    if is_noisy(entry.low, entry.high):
+        return f"{show.TOO_NOISY} how fast compared with {name}: {shown}, with the 95 % confidence interval in brackets"
     if entry.low is not None and entry.high is not None and entry.low <= 1.0 <= entry.high:
         return f"as fast as {name}: {shown}; the 95 % confidence interval includes 1"
     how = "faster" if (entry.speedup or 0.0) > 1.0 else "slower"

@@ -312,5 +312,6 @@ def referee_config(config: RunConfig, host_runtime: str | None) -> RefereeConfig
         relative_half_width=config.timing.relative_half_width,
         budget_s=config.timing.budget_s,
         memory_limit_bytes=config.memory_limit_bytes,
+        gpu_memory_bytes=config.gpu_memory_bytes,
         sanitizer=_sanitizer(config),
     )

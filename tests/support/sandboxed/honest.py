@@ -169,6 +169,14 @@ def use_gpu(channel: Channel, fds: list[int]) -> None:
     )
 
 
+def compute(channel: Channel, fds: list[int]) -> None:
+    """Answer after as much processor time as was asked for, in seconds."""
+    seconds = channel.receive(30).message["seconds"]
+    while time.process_time() < seconds:
+        pass
+    channel.send({"done": True})
+
+
 def sleep(channel: Channel, fds: list[int]) -> None:
     """Say so, then wait to be ended."""
     channel.send({"pid": os.getpid()})

@@ -774,9 +774,21 @@ def test_a_problem_that_ends_the_process_is_told_and_no_gate_passes(
     place: Path, warm: WarmCommand, command: list[str], end: str, code: int, how: str
 ) -> None:
     (place / "problems/level1/16_matmul.py").write_text(f"import os\n{end}\n{PROBLEM}")
+    # Sizes that are to be derived would be derived in a process of their own.
+    (place / "problems/level1/workloads.yaml").write_text("format: 1\nproblems: {16: {workloads: {small: {}}}}\n")
     done = warm.run("problems", *command, cwd=place)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert f"harness: level1/16 ended the process that executed it, {how}: fix its file" in done.stderr
+
+
+def test_a_problem_that_ends_the_process_that_derives_its_sizes_is_told_and_the_others_are_checked(
+    place: Path, warm: WarmCommand
+) -> None:
+    (place / "problems/level1/16_matmul.py").write_text(f"import os\nos._exit(0)\n{PROBLEM}")
+    done = warm.run("problems", "lint", "level1", "--device", "cpu", cwd=place)
+    assert done.returncode == 1
+    assert "no small sizes can be derived: it ended the process that executed it; fix its file" in done.stdout
+    assert "[2/2]" in done.stdout
 
 
 def test_problems_that_end_the_process_are_listed_as_such_beside_the_others(place: Path, warm: WarmCommand) -> None:

@@ -92,6 +92,16 @@ def test_a_memory_limit_in_which_nothing_could_run_is_refused() -> None:
         settle(memory_limit_bytes="8")
 
 
+def test_the_memory_of_a_gpu_is_limited_only_on_one_and_told_as_a_condition() -> None:
+    held = settle(GPU, gpu_memory_bytes="24GiB")
+    assert held.gpu_memory_bytes == 24 * GIB
+    assert held.conditions == "24 GiB of GPU memory"
+    assert settle(GPU).conditions is None
+    for machine, more in ((LAPTOP, {}), (GPU, {"device": "host"})):
+        with pytest.raises(ConfigError, match=r"\(--gpu-memory\) limits a GPU's memory, but the device is host"):
+            settle(machine, gpu_memory_bytes="24GiB", **more)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

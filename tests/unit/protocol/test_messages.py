@@ -184,3 +184,13 @@ def test_what_is_no_finding_is_refused(finding: Any) -> None:
     ):
         with pytest.raises(MessageError):
             parse_reply(held.to_json() | {"reports": [finding]})
+
+
+@pytest.mark.parametrize("name", ["unmatched", "differing"])
+def test_a_reply_without_one_of_its_fields_is_none(name: str) -> None:
+    """A default is for the sender only."""
+    value = Loaded(unmatched=(), copied=(), notes=()).to_json()
+    assert parse_reply(value) == Loaded(unmatched=(), copied=(), notes=())
+    del value[name]
+    with pytest.raises(MessageError):
+        parse_reply(value)

@@ -30,7 +30,7 @@ DOUBTFUL: Any = SimpleNamespace(calm=False)
 def workspace(
     digest: str = "a", *, sets: int = 10, sizes: dict[str, int] | None = None, copying_s: float = math.inf
 ) -> Any:
-    held = SimpleNamespace(digest=digest, precision="fp32")
+    held = replace(problem(), digest=digest)
     workload = SimpleNamespace(name="full", sizes=sizes or {})
     return SimpleNamespace(problem=held, workload=workload, sets=(None,) * sets, copying_s=copying_s)
 

@@ -9,10 +9,12 @@ import functools
 import math
 import random
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.core.choices import Baseline, DeviceKind, PrecisionClass
 from harness.core.problem import InputRules, Problem, Workload, digest_text
@@ -20,9 +22,11 @@ from harness.core.status import Status
 from harness.devices.empty_kernel import MOST_APART_S, MOST_S
 from harness.hostcuda.translate.build import prepare_headers
 from harness.referee import timing_stage
+from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
-from harness.referee.timing.rounds import RoundRules
-from harness.sandbox.zygote import Zygote
+from harness.referee.timing.rounds import LONG_SETS, RoundRules
+from harness.sandbox import child
+from harness.sandbox.zygote import Child, Zygote
 from harness.toolchain import default_root
 from tests.support.neighbours import labels_but_neighbours
 
@@ -177,6 +181,57 @@ def test_who_uses_one_stream_gets_one_hardware_queue(
     assert outcome.evidence["one_hardware_queue"] is (queues == "1")
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("return torch.softmax(x, dim=1)", Status.passed),
+        ("y = torch.softmax(x, dim=1)\ny[3, 7] += 0.5\nreturn y", Status.wrong_value),
+        ("if not hasattr(self, 'y'):\n    self.y = torch.softmax(x, dim=1)\nreturn self.y", Status.wrong_value),
+    ],
+)
+def test_one_set_of_inputs_is_enough_to_judge_and_to_time(
+    zygote: Zygote, device: DeviceKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, status: Status
+) -> None:
+    monkeypatch.setattr(Workspace, "_budget_bytes", lambda self, first=0, more=0: (2**30, 0))
+    with Referee(config(device), zygote) as held:
+        outcome = judge(held, model(body), tmp_path, timed=True)
+        assert held.at_hand.workspace is not None
+        assert len(held.at_hand.workspace.sets) == 1
+    assert outcome.status is status, outcome
+    if status is Status.passed:
+        assert outcome.timing is not None
+        assert sum(len(burst) for burst in outcome.timing["solution"]["samples_s"]) >= 4
+        assert outcome.evidence["timed_calls_verified"] >= 4
+
+
+def test_rounds_of_long_calls_on_the_cpu_are_short(zygote: Zygote, device: DeviceKind, tmp_path: Path) -> None:
+    if device is not DeviceKind.HOST:
+        pytest.skip("on a GPU the reference's rounds keep their length (test_rounds.py)")
+    slow = model("import time\ntime.sleep(0.02)\nreturn torch.softmax(x, dim=1)")
+    with Referee(config(device, sets_per_burst=8), zygote) as held:
+        outcome = judge(held, slow, tmp_path, timed=True)
+    assert outcome.timing is not None, outcome
+    for side in ("solution", "reference"):
+        assert max(len(burst) for burst in outcome.timing[side]["samples_s"]) <= LONG_SETS
+
+
+def test_memory_that_is_short_beside_a_solution_is_no_verdict_on_it(
+    zygote: Zygote, device: DeviceKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with Referee(config(device), zygote) as held:
+        first = task(model("return torch.softmax(x, dim=1)"), tmp_path / "log")
+        held.at_hand.ready(first)
+        assert held.at_hand.workspace is not None
+        monkeypatch.setattr(held.at_hand.workspace.oracle, "answer", short)
+        outcome = held.judge(first)
+    assert outcome.status is Status.harness_error, outcome
+    assert "reference and solution together do not fit the GPU's memory" in outcome.reason
+    assert outcome.evidence["short_of_memory"]
+
+
 def test_a_right_solution_that_is_not_timed_has_no_speedup(referee: Referee, tmp_path: Path) -> None:
     outcome = judge(
         referee, model("e = (x - x.amax(1, keepdim=True)).exp()\nreturn e / e.sum(1, keepdim=True)"), tmp_path
@@ -278,6 +333,17 @@ def test_what_hangs_is_ended(zygote: Zygote, device: DeviceKind, tmp_path: Path,
     with Referee(config(device, load_timeout_s=load_timeout_s, call_timeout_s=3.0), zygote) as held:
         outcome = judge(held, source, tmp_path)
     assert outcome.status is status, outcome
+
+
+def test_a_machine_short_of_processors_is_no_fault_of_the_solution(
+    zygote: Zygote, device: DeviceKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "PATIENCE", 1.2)
+    monkeypatch.setattr(Child, "_processor_s", lambda _: 0.3 * time.perf_counter())
+    with Referee(config(device, call_timeout_s=2.0), zygote) as held:
+        outcome = judge(held, model("while True:\n    pass"), tmp_path)
+    assert outcome.status is Status.harness_error
+    assert "this machine is too busy: it ran for" in outcome.reason
 
 
 def test_the_limit_that_ended_a_solution_is_the_one_that_is_told(

@@ -48,7 +48,7 @@ def test_reasons_are_in_words_and_a_failing_import_comes_first(tmp_path: Path) -
     with SmallSizes(tmp_path, CACHE_LIMIT_BYTES) as small_sizes:
         with pytest.raises(NoSmallSizes, match="names at the top level"):
             small_sizes.of(problem(inside))
-        with pytest.raises(NoSmallSizes, match="process that runs the reference ended"):
+        with pytest.raises(NoSmallSizes, match="it ended the process that executed it"):
             small_sizes.of(problem(kills))
         with pytest.raises(NoSmallSizes, match=r"^the file fails on import") as raised:
             small_sizes.of(problem("import nothing_of_this_name\n"))

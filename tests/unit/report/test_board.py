@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv as stdlib_csv
 import io
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from rich.console import Console
 from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.report import board, table
+from harness.report import board, table, terminal
 from harness.report import csv as report_csv
 from harness.results.leaderboard import By, leaderboard
 from harness.results.scoring import THRESHOLDS
@@ -67,6 +68,21 @@ def test_authors_are_ranked_and_hosts_stand_apart() -> None:
     assert "not timed" in host
     assert "1.25x" in host
     assert "1.25x" not in gpu
+
+
+def test_what_is_too_noisy_to_tell_is_not_ranked_and_has_no_number() -> None:
+    noisy, narrow = record("ann", "level1/19", 7.75), record("bob", "level1/19", 1.1)
+    wide = {**(noisy.timing or {}), "speedup": {"speedup": 7.75, "low": 0.04, "high": 1425.0}}
+    records = [replace(noisy, timing=wide), narrow]
+    for by in By:
+        text = shown(records, by)
+        assert "7.75" not in text, by
+        assert "1.10x" in text
+    rows = rows_of(shown(records, By.solution))
+    assert ["1", "level1/19", "bob/level1/19_x.py"] in [row[:3] for row in rows]
+    assert ["-", "level1/19", "ann/level1/19_x.py"] in [row[:3] for row in rows]
+    assert "too noisy to tell" in " ".join(shown(records, By.author).split())
+    assert terminal.result_of(records[0]) == "correct; its speedup is too noisy to tell"
 
 
 def test_problems_and_solutions_have_rows_of_their_own() -> None:

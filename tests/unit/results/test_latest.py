@@ -31,3 +31,9 @@ def test_clocks_of_machines_may_differ_a_little() -> None:
     now = datetime.now(UTC)
     assert at((now + CLOCKS_DIFFER / 2).isoformat()) is not None
     assert at((now + CLOCKS_DIFFER + timedelta(minutes=1)).isoformat()) is None
+
+
+def test_a_clock_may_be_some_hours_ahead_and_no_two_days() -> None:
+    now = datetime.now(UTC)
+    assert at((now + timedelta(hours=12)).isoformat()) is not None
+    assert at((now + timedelta(hours=36)).isoformat()) is None

@@ -109,3 +109,8 @@ def test_a_shape_that_there_is_none_of_is_refused_and_one_text_is_no_collection(
             RewardPolicy(shape=shape)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"collection of strings, not one string: use \['static_buffer'\]"):
         RewardPolicy(refused_labels="static_buffer")  # type: ignore[arg-type]
+
+
+def test_a_linear_shape_grows_with_the_speedup_up_to_its_limit() -> None:
+    policy = RewardPolicy(shape=SpeedShape.linear, speed_limit=4.0)
+    assert [policy.of_speedup(speedup) for speedup in (1.0, 3.0, 9.0)] == [0.25, 0.75, 1.0]

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,8 @@ from typing import Any
 import pytest
 
 from harness.core.status import Status
-from harness.sandbox import limits
+from harness.sandbox import child, limits
+from harness.sandbox.child import Child
 from harness.sandbox.mounts import closed_to_others
 from harness.toolchain import (
     BuildCache,
@@ -323,9 +325,25 @@ def test_a_caught_compile_error_is_no_verdict(build: Builder, run: Run) -> None:
     assert run(outcome, body) == 2
 
 
+ENDLESS = (
+    "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; }; "
+    "int x = F<28, 1>::v;"
+)
+
+
+def test_a_machine_short_of_processors_is_no_fault_of_the_solution(
+    build: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "PATIENCE", 1.2)
+    monkeypatch.setattr(Child, "_processor_s", lambda _: 0.3 * time.perf_counter())
+    outcome = build(f'ext = build(1, extra="{ENDLESS}")', timeout_s=2.0)
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.harness_error
+    assert "this machine is too busy to build tiny: it ran for" in outcome.failure.reason
+
+
 def test_a_compiler_that_does_not_end(build: Builder) -> None:
-    slow = "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };"
-    outcome = build(f'ext = build(1, extra="{slow} int x = F<28, 1>::v;")', timeout_s=3.0)
+    outcome = build(f'ext = build(1, extra="{ENDLESS}")', timeout_s=3.0)
     assert outcome.failure is not None
     assert outcome.failure.status is Status.compile_timeout
     assert "did not finish within 3 s" in outcome.failure.reason

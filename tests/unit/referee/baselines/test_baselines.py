@@ -205,6 +205,16 @@ class TestKept:
         assert found is not None
         assert (found.outcome, found.reason, found.median_s) == (BaselineOutcome.failed, "it would not", None)
 
+    @pytest.mark.parametrize("step", [-1, 1])
+    def test_an_entry_of_another_format_is_as_none(self, tmp_path: Path, step: int) -> None:
+        store = BaselineStore(tmp_path)
+        key = key_for(Baseline.COMPILE, problem(), FULL, open_device(DeviceKind.HOST))
+        store.put(key, entry())
+        (path,) = store.folder.glob("*.json")
+        value = json.loads(path.read_text())
+        path.write_text(json.dumps(value | {"format": value["format"] + step}))
+        assert store.get(key) is None
+
     @pytest.mark.parametrize("damage", ["", "{}", "[1]", '{"format": 1, "entry": {"baseline": "fastest"}}'])
     def test_a_damaged_file_is_as_none(self, tmp_path: Path, damage: str) -> None:
         store = BaselineStore(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -70,3 +72,14 @@ def test_who_is_to_blame(
     assert type(caught.value) is expected
     if expected is DeviceError:
         assert "fails a health check" in str(caught.value)
+
+
+def test_an_error_names_the_device(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+
+    monkeypatch.setattr(device, "synchronize", fail)
+    monkeypatch.setattr(type(device), "name", "NVIDIA H200", raising=False)
+    monkeypatch.setattr(type(device), "uuid", "GPU-7", raising=False)
+    with pytest.raises(DeviceError, match=re.escape("NVIDIA H200 (GPU-7)")):
+        health.check(device)

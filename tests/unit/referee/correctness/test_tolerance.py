@@ -18,6 +18,7 @@ from harness.referee.correctness.rounding_evidence import rounded_to
 from harness.referee.correctness.tolerance import (
     LIMITS,
     NO_LONG_SUM,
+    ErrorLimits,
     LongSum,
     TensorComparison,
     compare,
@@ -676,3 +677,10 @@ def test_a_right_answer_costs_two_synchronisations_and_bounded_memory() -> None:
     before = torch.cuda.memory_allocated()
     assert compare(actual, truth).within(LIMITS[FP32])
     assert torch.cuda.max_memory_allocated() - before <= chunks.TEMPORARY_BYTES * 1.1
+
+
+def test_typical_and_largest_error_must_both_be_admitted() -> None:
+    limits = ErrorLimits(rms=1.0, max=10.0)
+    assert limits.admits(1.0, 10.0)
+    assert not limits.admits(1.0, 10.5)
+    assert not limits.admits(1.5, 10.0)

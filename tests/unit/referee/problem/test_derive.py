@@ -8,6 +8,7 @@ import pytest
 
 from harness.core.problem import Problem
 from harness.referee.problem.derive import SMALL_BYTES, SMALL_OPERATIONS, NoSizes, candidates, trace
+from harness.referee.problem.flops import Counting
 from harness.referee.problem.loader import ProblemError
 
 HEAD = "import torch\nimport torch.nn as nn\n"
@@ -88,6 +89,51 @@ def test_relations_of_channels_groups_and_shapes_are_kept() -> None:
     assert outs > groups, "a group of one channel is no group"
     assert isinstance(found["in_channels"], int)
     assert found["in_channels"] % 4 == 0
+
+
+REPEATED = """
+STEPS = {steps}
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.Linear(6, 6)
+        self.norm = nn.BatchNorm1d(6)
+    def forward(self, x):
+        for step in range(STEPS):
+            x = torch.cat([self.norm(torch.tanh(self.cell(x)).mul_(0.5)), x[:1]])[:4]
+            x = x + x.unsqueeze(0).unsqueeze_(0).sum((0, 1)).split(2, dim=0)[0].repeat(2, 1)
+        return x
+def get_inputs():
+    return [torch.rand(4, 6)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_repeated_steps_count_like_the_first() -> None:
+    one, two, many = (trace(problem(REPEATED.format(steps=steps)), {}) for steps in (1, 2, 40))
+    assert many.kinds == one.kinds
+    assert many.operations - one.operations == 39 * (two.operations - one.operations)
+
+
+def test_repeated_steps_of_a_recurrent_layer_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[object] = []
+    count = Counting.__torch_dispatch__
+
+    def noted(self: Counting, func: object, *rest: object) -> object:
+        computed.append(func)
+        return count(self, func, *rest)
+
+    monkeypatch.setattr(Counting, "__torch_dispatch__", noted)
+    layer = "{head}class Model(nn.LSTM):\n    pass\ndef get_inputs():\n    return [torch.rand(STEPS, 2, 5)]\n"
+    layer += "def get_init_inputs():\n    return [5, 7]\n"
+    counts = []
+    for steps in (10, 20):
+        trace(problem(layer.format(head=f"STEPS = {steps}\n")), {})
+        counts.append(len(computed))
+        computed.clear()
+    views = 4
+    assert counts[1] - counts[0] < 10 * views, "only views are made again"
 
 
 CONSTRUCTOR = """

@@ -17,7 +17,7 @@ from harness.protocol.messages import CallClaim, OutputClaim
 from harness.referee.correctness.tolerance import LIMITS, Sensitivity, limits_for
 from harness.referee.correctness.value_check import AnsweredCall, CallVerdict, ValueCheck
 from harness.referee.problem.chunks import TEMPORARY_BYTES
-from harness.referee.problem.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
+from harness.referee.problem.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded, rounds
 from harness.referee.problem.truth import Answer, Reference
 from harness.referee.problem.workspace import Workspace
 
@@ -424,3 +424,9 @@ def test_truths_of_rounded_inputs_come_from_the_cpu_only_where_the_truth_does(
             assert (found, tried) == (0, ["cuda", "cuda"])
     finally:
         workspace.close()
+
+
+def test_half_precision_holds_more_digits_than_bfloat16() -> None:
+    assert rounds(torch.float16, BF16)
+    assert not rounds(torch.bfloat16, BF16)
+    assert not rounds(torch.float16, FP16)

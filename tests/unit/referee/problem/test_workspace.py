@@ -12,10 +12,11 @@ import torch
 
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
+from harness.devices.cuda import KEPT_CACHE_SHARE
 from harness.devices.device import open_device
 from harness.devices.host import HostDevice
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.workspace import POISON, NoRoom, Workspace
+from harness.referee.problem.workspace import HOST_GUARD_BYTES, HOST_SHARE, MORE_SETS_SHARE, POISON, NoRoom, Workspace
 from harness.referee.soundness.degenerate import taken_for_right
 
 MATMUL = """
@@ -28,6 +29,21 @@ MATMUL = """
         return [torch.rand(N, N), torch.rand(N, N)]
     def get_init_inputs():
         return []
+"""
+
+
+CONVOLUTION = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv3d(3, 5, 3, stride=2)
+    def forward(self, x):
+        return self.convolution(x)
+def get_inputs():
+    return [torch.randn(2, 3, 9, 8, 7)]
+def get_init_inputs():
+    return []
 """
 
 
@@ -61,6 +77,19 @@ def test_truth_is_float64_of_the_inputs_as_drawn() -> None:
     assert truth.source == "float64 cpu"
     assert truth.answer.leaves[0].dtype is torch.float64
     assert torch.equal(truth.answer.leaves[0], a.double() @ b.double())
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_source_names_convolutions_as_matrix_products() -> None:
+    device = open_device(DeviceKind.CUDA)
+    held = Workspace(problem(CONVOLUTION), Workload(name="small"), device, sets_wanted=2, secret=random.Random(1))
+    held.draw(1)
+    (x,) = held.tensors(held.sets[1].inputs)
+    truth = held.truth(1)
+    assert truth.source == "float64 cuda, convolutions as matrix products"
+    own = held.oracle.model.convolution
+    expected = torch.nn.functional.conv3d(x.double(), own.weight.double(), own.bias.double(), stride=2)
+    torch.testing.assert_close(truth.answer.leaves[0], expected, rtol=1e-11, atol=1e-11)
 
 
 def test_sizes_of_the_workload_hold() -> None:
@@ -290,7 +319,7 @@ def test_too_large_a_problem_says_so_before_anything_is_drawn(monkeypatch: pytes
 
     with monkeypatch.context() as patched:
         patched.setattr("harness.referee.problem.workspace.draw", never)
-        with pytest.raises(NoRoom, match=r"two input sets of .* do not fit .* take a smaller --workload, or a GPU"):
+        with pytest.raises(NoRoom, match=r"inputs and outputs of .* do not fit .* take a smaller --workload, or a GPU"):
             workspace(MATMUL.replace("N = 32", "N = 400000"))
         patched.setattr(HostDevice, "free_bytes", lambda self, enough=None: 2**16)
         with pytest.raises(NoRoom, match="do not fit the 0 MiB"):
@@ -299,6 +328,27 @@ def test_too_large_a_problem_says_so_before_anything_is_drawn(monkeypatch: pytes
     monkeypatch.setattr(HostDevice, "free_bytes", lambda self, enough=None: 2**16)
     with pytest.raises(NoRoom, match="do not fit the 0 MiB"):
         workspace(MATMUL.replace("torch.rand(N, N), ", "torch.rand(N, N) * torch.rand(1).clamp(max=1).item(), "))
+
+
+def test_memory_for_one_set_is_enough_and_more_of_it_makes_more_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    for sets in (1.5, 2.5, 9.5):
+        free = sets * 3 * (32 * 32 * 4 + HOST_GUARD_BYTES) / HOST_SHARE
+        monkeypatch.setattr(HostDevice, "free_bytes", lambda self, enough=None, free=free: int(free))
+        held = workspace(MATMUL)
+        counts.append(len(held.sets))
+        held.close()
+    assert counts == [1, 2, 3]
+
+
+def test_sets_of_a_gpu_leave_it_four_fifths_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostDevice, "free_bytes", lambda self, enough=None: 100 * 2**20)
+    held = workspace(MATMUL, sets=2)
+    monkeypatch.setattr(HostDevice, "torch_device", torch.device("cuda"))
+    budget, more = held._budget_bytes()
+    assert budget == 100 * 2**20
+    assert more == int(MORE_SETS_SHARE * budget)
+    assert MORE_SETS_SHARE + KEPT_CACHE_SHARE <= 0.2
 
 
 def test_what_get_inputs_keeps_from_one_call_to_the_next_has_data() -> None:

@@ -283,6 +283,27 @@ def test_a_long_loop_is_tried_step_by_step_up_to_a_number_that_is_told(monkeypat
     assert "80 changed graphs beyond the first 120 were not tried" in many.notes
 
 
+def test_what_kernelbenchs_rule_accepts_is_named_apart_from_what_is_accepted_here() -> None:
+    """Its absolute tolerance of 1e-4 is larger than these outputs; an operation that changes nothing is no mistake."""
+    report = lint(source("return torch.abs(torch.softmax(x, dim=1) * 1e-5)"))
+    accepted = {check.rule: check.kernelbench_accepts for check in report.checks}
+    assert "constants" not in broken(report)
+    assert "zeros" in accepted["constants"]
+    assert "abs left out" not in accepted["dropped_operation"]
+    large = lint(source("return torch.tanh(x)"))
+    assert all("zeros" not in check.kernelbench_accepts for check in large.checks)
+
+
+def test_a_tensor_that_forward_makes_is_no_state() -> None:
+    report = lint(source("return torch.relu(torch.min(x, torch.tensor(0.5)) + 0.25)"))
+    assert broken(report) == {}
+
+
+def test_an_attribute_that_forward_sets_is_left_as_it_was() -> None:
+    held = source("self.held = torch.tanh(x)\nreturn self.held * 2.0", init="self.held = torch.zeros(24, 40)")
+    assert "loads" not in broken(lint(held, variants=("zero_mean",)))
+
+
 def test_state_is_left_as_it_was() -> None:
     """A batch norm updates its statistics at each call: the trials must not feed on one another."""
     text = source("return self.bn(x)", init="self.bn = torch.nn.BatchNorm1d(40)")

@@ -148,6 +148,16 @@ def test_the_reference_is_measured_alone() -> None:
     workspace.close()
 
 
+def test_a_single_set_is_enough_to_measure_the_reference() -> None:
+    workspace = make_workspace()
+    workspace.sets = workspace.sets[:1]
+    quiet = ReferenceTimer(workspace, sets=1).result()
+    workspace.close()
+    assert quiet.floor_json()["pairs"] in (4, 6, 8)
+    assert quiet.back_to_back_sets == 1
+    assert quiet.back_to_back_s is not None
+
+
 @pytest.mark.parametrize(("fails", "queued"), [(0, True), (QUEUE_TRIES - 1, True), (QUEUE_TRIES, False)])
 def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyPatch, fails: int, queued: bool) -> None:
     asked = 0

@@ -374,9 +374,16 @@ def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: 
 
 def test_a_round_that_times_nothing_spends_no_variant() -> None:
     following = {CallMode.COLD: in_turn([("zero_mean", 0), ("large_values", 0)], random.Random(1))}
-    assert stressed_planned_calls(plan_calls(1, random.Random(2)), following, random.Random(3)) == {}
+    warm = (PlannedCall(index=0, mode=CallMode.WARM),)
+    assert stressed_planned_calls(warm, following, random.Random(3)) == {}
     shown = [stressed_planned_calls(plan_calls(1, random.Random(2), n), following, random.Random(3)) for n in (1, 2)]
     assert sorted(name for held in shown for name, _ in held.values()) == ["large_values", "zero_mean"]
+
+
+def test_every_call_over_a_single_set_is_timed() -> None:
+    for number in range(3):
+        (call,) = plan_calls(1, random.Random(2), number)
+        assert call.mode is CallMode.COLD
 
 
 def test_a_quarter_of_the_calls_that_are_timed_cold_is_stressed() -> None:
