@@ -182,7 +182,7 @@ def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[Sco
 
 
 def is_noisy(low: float | None, high: float | None) -> bool:
-    """Return whether a 95 % interval is too wide for its speedup to be shown or ranked."""
+    """Return whether a 95 % interval is too wide for its speedup to be ranked."""
     return low is not None and high is not None and high > NOISY_FACTOR * low
 
 

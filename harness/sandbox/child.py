@@ -22,12 +22,14 @@ KILL_TIMEOUT_S = 30.0
 
 PATIENCE = 10.0
 """A process that is short of processors gets up to this many times its time limit."""
-_IDLE, _BUSY = 0.01, 0.9
-"""Processors that a process uses at most if it waits for something else, and at least if it is not short of them."""
+_WAITS = 0.01
+"""Processors that a process uses at most if it waits for something else."""
+_ENOUGH = 0.9
+"""Processors that a process used or could have used, because they were idle, if it is not short of them."""
 
 
 class ProcessorsShort(Exception):
-    """A child did not answer in time because it hardly got a processor; the message has the figures."""
+    """A child was late because it hardly got a processor; the message has figures."""
 
 
 class ChildOwner(Protocol):
@@ -74,8 +76,8 @@ class Child:
     def receive(self, timeout_s: float) -> Received:
         """Return the next frame of `channel`.
 
-        The limit counts what the processes could do: if they run, but get less than one processor, they have more
-        time. One that waits idly has not.
+        The limit counts what the processes could do: if they run, but get less than one processor while none is idle,
+        they have more time. Processes that wait or sleep have not.
 
         Args:
             timeout_s: Time limit in seconds; up to `PATIENCE` times as much while processors are short.
@@ -90,12 +92,13 @@ class Child:
             return self.channel.receive(half_s)
         try:
             while True:
-                before_s = self._processor_s()
+                before_s, idle_before_s = self._processor_s(), limits.idle_s()
                 with suppress(FrameTimeout):
                     return self.channel.receive(half_s)
-                got_s = self._processor_s() - before_s
+                got_s, idle_s = self._processor_s() - before_s, limits.idle_s() - idle_before_s
                 ran_s += got_s
-                if not _IDLE * half_s < got_s < _BUSY * half_s or ran_s >= timeout_s:
+                enough = got_s + idle_s >= _ENOUGH * half_s
+                if enough or got_s <= _WAITS * half_s or ran_s >= timeout_s:
                     raise FrameTimeout(f"no frame within {timeout_s:g} s")
                 waited_s = time.perf_counter() - begin_s
                 if waited_s > PATIENCE * timeout_s:

@@ -199,12 +199,22 @@ def descendants(root: int) -> list[int]:
 
 
 def processor_s(root: int) -> float:
-    """Return the processor time of `root`, of all processes below it, and of those that ended there, in seconds."""
+    """Return the processor time in seconds of `root` and of all processes below it.
+
+    Includes processes that have ended.
+    """
     ticks = 0
     for pid in (root, *descendants(root)):
         with suppress(OSError, ValueError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))  # utime, stime, cutime, cstime
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def idle_s() -> float:
+    """Return the time in seconds that all processors of this machine were idle."""
+    with open("/proc/stat", encoding="utf-8") as file:
+        idle, waiting = map(int, file.readline().split()[4:6])
+    return (idle + waiting) / os.sysconf("SC_CLK_TCK")
 
 
 def out_of_memory_kills() -> int:

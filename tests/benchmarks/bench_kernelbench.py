@@ -6,7 +6,7 @@
 Writes for each problem a solution that calls the reference's own forward, in a temporary folder, so that only the
 harness's work counts. Evaluates all of them by one `harness eval` in a process of its own. Prints each problem's status
 and seconds by stage, slowest first, then the sums; sizes that were not derived before are derived first, which is in no
-stage. A sample (`--every`, `--only`) tells how long all would take.
+stage. A sample (`--every`, `--first`, `--only`) tells how long all would take; so does a run that is interrupted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from harness.catalog import load_problems
@@ -33,10 +34,12 @@ STAGES = ("prepare", "open", "load", "verify", "reorder", "refresh", "audit", "m
 """The columns of the table: those of `evidence.stages_s`."""
 
 
-def chosen(problems: Sequence[Problem], levels: Sequence[str], every: int, only: Sequence[str]) -> list[Problem]:
+def chosen(
+    problems: Sequence[Problem], levels: Sequence[str], every: int = 1, first: int = 0, only: Sequence[str] = ()
+) -> list[Problem]:
     """Return the problems to take, in the catalog's order."""
     of_levels = [problem for problem in problems if problem.id.partition("/")[0] in levels]
-    return [problem for problem in of_levels if not only or problem.id in only][::every]
+    return [problem for problem in of_levels if not only or problem.id in only][first::every]
 
 
 def write_solution(folder: Path, problem: Problem) -> None:
@@ -51,12 +54,13 @@ def main() -> None:
     parser.add_argument("problems", type=Path, help="the folder that has level1, level2, …")
     parser.add_argument("--levels", default="level1,level2,level3", help="[level1,level2,level3]")
     parser.add_argument("--every", type=int, default=1, help="take only every so manieth problem")
+    parser.add_argument("--first", type=int, default=0, help="begin with this one, counted from 0  [0]")
     parser.add_argument("--only", default="", help="take only these, for example level1/54,level3/28")
     parser.add_argument("--eval-options", default="", help="more for harness eval, as '--device host'")
     given = parser.parse_args()
     levels = given.levels.split(",")
     everything = list(load_problems(given.problems).values())
-    taken = chosen(everything, levels, given.every, [name for name in given.only.split(",") if name])
+    taken = chosen(everything, levels, given.every, given.first, [name for name in given.only.split(",") if name])
     with tempfile.TemporaryDirectory(prefix="kernelbench-") as name:
         folder = Path(name)
         for problem in taken:
@@ -72,13 +76,16 @@ def main() -> None:
         ]
         command += ["--out", str(folder / "results"), "--run-id", "run", *given.eval_options.split()]
         begin = time.perf_counter()
-        ended = subprocess.run(command, cwd=ROOT, check=False)
+        with subprocess.Popen(command, cwd=ROOT) as evaluation:
+            with suppress(KeyboardInterrupt):  # the evaluation got the signal, too, and ends by itself
+                evaluation.wait()
+            code = evaluation.wait()
         wall_s = time.perf_counter() - begin
         if not is_run(folder / "results" / "run"):
-            sys.exit(ended.returncode)
+            sys.exit(code)
         records = RunStore.open(folder / "results" / "run").records()  # of faulty problems, too
     print_table(records)
-    whole = len(chosen(everything, levels, 1, ()))
+    whole = len(chosen(everything, levels))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(
         f"{len(records)} solutions in {wall_s:.0f} s, {wall_s / len(records):.1f} s each, and "

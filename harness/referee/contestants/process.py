@@ -157,7 +157,7 @@ class ContestantProcess:
 
     @property
     def starved_s(self) -> float:
-        """Seconds that requests took beyond their time limits because processors were short."""
+        """Seconds beyond the limits of requests, spent because processors were short."""
         return self._child.starved_s
 
     def __enter__(self) -> ContestantProcess:

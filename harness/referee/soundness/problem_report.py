@@ -13,8 +13,7 @@ RULES: Mapping[str, str] = {
     "loads": "the problem loads, its reference runs, and its output can be compared",
     "deterministic": "equal seeds give equal inputs, weights and outputs",
     "finite": "outputs are finite on every input variant that the problem allows",
-    "reference_precision": "the reference's error stays below the class's limit by a factor of four (of two if the "
-    "class is coarser than fp32, because the reference may compute in that arithmetic itself)",
+    "reference_precision": "the reference's error stays below the class's limit by a factor of two",
     "flops": "the declared flops agree with torch's counter",
     "launch_floor": "one call takes at least 1.3 times as long as the launch of an empty kernel (GPU only)",
     "constants": "zeros, a constant and an average row are rejected",

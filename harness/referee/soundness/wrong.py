@@ -103,7 +103,7 @@ class Trial:
 
     @property
     def kernelbench_accepts(self) -> bool:
-        """Whether KernelBench's rule accepts it on the problem's own inputs, where it is a mistake."""
+        """Whether KernelBench's rule accepts this mistake on the problem's own inputs."""
         tried_on_own = OWN in self.seen and self.fate is not Fate.CRASHED
         return tried_on_own and self.close_on_own and (self.differs_on_own or not self.wrong.may_agree)
 

@@ -25,7 +25,7 @@ from harness.referee import timing_stage
 from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
 from harness.referee.timing.rounds import LONG_SETS, RoundRules
-from harness.sandbox import child
+from harness.sandbox import child, limits
 from harness.sandbox.zygote import Child, Zygote
 from harness.toolchain import default_root
 from tests.support.neighbours import labels_but_neighbours
@@ -339,6 +339,7 @@ def test_a_machine_short_of_processors_is_no_fault_of_the_solution(
     zygote: Zygote, device: DeviceKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "PATIENCE", 1.2)
+    monkeypatch.setattr(limits, "idle_s", lambda: 0.0)
     monkeypatch.setattr(Child, "_processor_s", lambda _: 0.3 * time.perf_counter())
     with Referee(config(device, call_timeout_s=2.0), zygote) as held:
         outcome = judge(held, model("while True:\n    pass"), tmp_path)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.protocol.channel import FrameTimeout
-from harness.sandbox import SandboxPolicy, child
+from harness.sandbox import SandboxPolicy, child, limits
 from harness.sandbox.child import Child, ProcessorsShort
 from harness.sandbox.zygote import Zygote
 from tests.support.paths import SUPPORT
@@ -52,11 +52,27 @@ def rationed(one: Child, *, runs_s: float, of_s: float) -> Iterator[None]:
         thread.join()
 
 
-def test_who_gets_a_third_of_a_processor_has_more_time(zygote: Zygote, tmp_path: Path) -> None:
+def test_who_gets_a_third_of_a_processor_has_more_time(
+    zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "idle_s", lambda: 0.0)
     with zygote.spawn("honest:compute", POLICY, tmp_path / "log") as one, rationed(one, runs_s=0.03, of_s=0.1):
         one.channel.send({"seconds": 0.5})
         assert one.receive(0.6).message == {"done": True}
         assert one.starved_s > 0.3
+
+
+def test_who_leaves_processors_idle_has_no_more_time(
+    zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a loop that sleeps would never be late, and its solution would get no verdict."""
+    monkeypatch.setattr(limits, "idle_s", time.perf_counter)
+    with zygote.spawn("honest:compute", POLICY, tmp_path / "log") as one, rationed(one, runs_s=0.03, of_s=0.1):
+        one.channel.send({"seconds": FOR_EVER_S})
+        begin_s = time.perf_counter()
+        with pytest.raises(FrameTimeout):
+            one.receive(1.0)
+        assert time.perf_counter() - begin_s < 0.5 * child.PATIENCE
 
 
 def test_an_answer_in_time_starves_nobody(zygote: Zygote, tmp_path: Path) -> None:
@@ -86,6 +102,7 @@ def test_a_machine_without_free_processors_is_told_apart(
     zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "PATIENCE", 2.0)
+    monkeypatch.setattr(limits, "idle_s", lambda: 0.0)
     with zygote.spawn("honest:compute", POLICY, tmp_path / "log") as one, rationed(one, runs_s=0.01, of_s=0.2):
         one.channel.send({"seconds": FOR_EVER_S})
         with pytest.raises(ProcessorsShort, match="it ran for"):

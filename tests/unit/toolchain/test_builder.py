@@ -335,6 +335,7 @@ def test_a_machine_short_of_processors_is_no_fault_of_the_solution(
     build: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "PATIENCE", 1.2)
+    monkeypatch.setattr(limits, "idle_s", lambda: 0.0)
     monkeypatch.setattr(Child, "_processor_s", lambda _: 0.3 * time.perf_counter())
     outcome = build(f'ext = build(1, extra="{ENDLESS}")', timeout_s=2.0)
     assert outcome.failure is not None
