@@ -215,7 +215,7 @@ class RunConfig:
     syntax: Syntax = setting(
         one_of(*get_args(Syntax)),
         "host",
-        "On the host device: nvcc also asks an installed nvcc whether it accepts CUDA sources.  [host]",
+        "On the host device: nvcc asks an installed nvcc first whether it accepts CUDA sources, host does not.  [host]",
     )
     allow_degenerate: bool = setting(parse_flag, False, "Also evaluate problems that fail to reject wrong answers.")
     policy: Policy = setting(

@@ -2,8 +2,8 @@
 
 Each unit is a set of headers, as `load_inline` compiles `cuda.cu` (nvcc) or `main.cpp` (g++); each probe is a function
 on a line of its own that uses one name. The compiler's errors, by line, say which probes it refuses. Needs nvcc and
-torch's headers; CUDA's libraries that a toolkit may lack (cuBLAS and its kin) are replaced by the types that torch's
-headers name. tests/unit/hostcuda/test_names.py compares the host device with the table.
+torch's headers; `harness/hostcuda/library_types` replaces the headers of CUDA's libraries that a toolkit may lack.
+tests/unit/hostcuda/test_names.py compares the host device with the table.
 """
 
 from __future__ import annotations
@@ -164,18 +164,6 @@ CPP_UNITS = (
     ("torch/extension.h", "c10/cuda/CUDAGuard.h"),
 )
 
-_HANDLES = {
-    "cublas_v2.h": "typedef struct cublasContext* cublasHandle_t;\nenum cublasStatus_t { CUBLAS_STATUS_SUCCESS };\n",
-    "cublasLt.h": "typedef struct cublasLtContext* cublasLtHandle_t;\n",
-    "cusparse.h": "typedef struct cusparseContext* cusparseHandle_t;\n"
-    "enum cusparseStatus_t { CUSPARSE_STATUS_SUCCESS };\n"
-    "inline const char* cusparseGetErrorString(cusparseStatus_t) { return nullptr; }\n",
-    "cusolverDn.h": '#include "cusolver_common.h"\ntypedef struct cusolverDnContext* cusolverDnHandle_t;\n',
-    "cusolver_common.h": "enum cusolverStatus_t { CUSOLVER_STATUS_SUCCESS };\n",
-    "c10/cuda/impl/cuda_cmake_macros.h": "#define C10_CUDA_BUILD_SHARED_LIBS\n",
-}
-"""Headers that torch's own include, and that a toolkit or a CPU build of torch may lack."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
@@ -261,7 +249,12 @@ def _ask(unit: Unit, folder: Path) -> set[str]:
     (folder / unit.file).write_text(unit.text)
     folders = (*cpp_extension.include_paths(), sysconfig.get_paths()["include"])
     includes = [word for path in folders for word in ("-isystem", path)]
-    options = [f"-I{folder / 'handles'}", *includes, "-std=c++20", "-DTORCH_EXTENSION_NAME=m"]
+    options = [
+        *includes,
+        f"-isystem{ROOT / 'harness/hostcuda/library_types'}",
+        "-std=c++20",
+        "-DTORCH_EXTENSION_NAME=m",
+    ]
     options += ["-DTORCH_API_INCLUDE_EXTENSION_H", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"]
     if unit.file == "cuda.cu":
         flags = cpp_extension.COMMON_NVCC_FLAGS
@@ -286,10 +279,6 @@ def main() -> None:
     sys.stdout.write(f"# nvcc {release[1]}, g++ {gxx}, torch {torch.__version__}: python -m tests.support.nvcc_names\n")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for header, text in _HANDLES.items():
-            path = folder / "handles" / header
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"#pragma once\n{text}")
         for unit in units():
             wrong = _ask(unit, folder)
             for probe in unit.probes:

@@ -459,6 +459,27 @@ def test_a_missing_gpu_is_code_3_before_anything_starts(
     assert not pipeline.configs
 
 
+def test_a_missing_nvcc_is_code_3_before_anything_starts(
+    place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(place / "no_toolkit"))
+    pipeline = Pipeline()
+    done = call("eval", "solutions", "--device", "host", "--syntax", "nvcc", pipeline=pipeline)
+    assert done.code == 3
+    assert "nvcc not found: install the CUDA toolkit" in done.err
+    assert "leave out --syntax nvcc" in done.err
+    assert not pipeline.configs
+    assert call("eval", "solutions", "--device", "host", "--syntax", "host", pipeline=pipeline).code == 0
+    assert [config.syntax for config in pipeline.configs] == ["host"]
+
+
+def test_another_syntax_is_a_wrong_call(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--device", "host", "--syntax", "clang")
+    assert done.code == 2
+    assert "syntax" in done.err
+    assert "host, nvcc" in done.err or "host or nvcc" in done.err
+
+
 def test_a_fault_of_the_harness_shows_its_traceback_and_is_code_3(place: Path, call: Call) -> None:
     done = call("eval", "solutions", "--device", "host", pipeline=Pipeline(raises=ZeroDivisionError("ours")))
     assert done.code == 3
