@@ -7,9 +7,10 @@ refuses float64; the CPU, if the device lacks memory. See guides/design/referenc
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -383,6 +384,17 @@ class Reference:
         device = self._device.torch_device
         return [device] if device.type == "cpu" else [device, device, torch.device("cpu")]
 
+    def _another(self, place: torch.device) -> torch.nn.Module:
+        """Return a second model with the same state.
+
+        It is a copy if possible: constructing draws all weights on the CPU, 5 s for 10^9 of them. What a call keeps in
+        plain attributes (tables made at the first call) has to be made anew.
+        """
+        if not self._changing:
+            with suppress(Exception):  # models need not be copyable
+                return copy.deepcopy(self.model).to(place)
+        return self._reference.model(self._seed, place)
+
     def _truth_on(
         self,
         place: torch.device,
@@ -393,7 +405,7 @@ class Reference:
     ) -> Answer:
         """Call the reference in float64, with `state` instead of its own if given."""
         if self._double is None or self._double_device != place:
-            self._double = self._reference.model(self._seed, place)._apply(_doubled)  # type: ignore[no-untyped-call]
+            self._double = self._another(place)._apply(_doubled)  # type: ignore[no-untyped-call]
             self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
             self._double_device = place
             self._double_held, self._double_standing = Attributes(self._double), _State(self._double)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.protocol.fields import report
 from harness.protocol.messages import (
+    Attach,
     Broken,
     Burst,
     BurstDone,
@@ -20,6 +22,7 @@ from harness.protocol.messages import (
     CallMode,
     EmptyTimed,
     LaunchMode,
+    Load,
     Loaded,
     Locate,
     Located,
@@ -147,6 +150,13 @@ def test_preparing_carries_the_whole_burst() -> None:
     assert (value["type"], LaunchMode(value["manner"]), value["number"]) == ("prepare", LaunchMode.QUEUED, 7)
 
 
+def test_places_are_sent_by_name() -> None:
+    place = Region(offset=64, shape=(2,), dtype="float32")
+    load = Load(source="", filename="a.py", modules=(), init_tree={}, init_slots=(), state={"w": place}, seed=1)
+    assert load.to_json()["state"] == {"w": place.to_json()}
+    assert Load.from_json(load.to_json()) == load
+
+
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.integers())))
 def test_arbitrary_objects_are_refused(value: dict[str, Any]) -> None:
     with pytest.raises(MessageError):
@@ -194,3 +204,21 @@ def test_a_reply_without_one_of_its_fields_is_none(name: str) -> None:
     del value[name]
     with pytest.raises(MessageError):
         parse_reply(value)
+
+
+def test_a_finding_is_of_numbers_places_and_texts_within_bounds() -> None:
+    assert report({"index": 2**64 - 1, "at": [0, -1], "message": "no"}) == {
+        "index": 2**64 - 1,
+        "at": [0, -1],
+        "message": "no",
+    }
+    for value in ({"index": 2**64}, {"at": [2**64]}, {"at": {}}, {"at": [1.5, []]}):
+        with pytest.raises(MessageError):
+            report(value)
+
+
+def test_nothing_is_promised_that_is_not_said() -> None:
+    attach = {field.name: field.default for field in fields(Attach)}
+    assert attach["own_allocations"] is False
+    claim = OutputClaim(type="Tensor", shape=(2, 3), dtype="float32", device="cuda", address=2**60)
+    assert claim.contiguous is True

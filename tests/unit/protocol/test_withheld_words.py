@@ -112,3 +112,14 @@ def test_tiny_and_empty_inputs_are_no_trouble() -> None:
 def test_places_are_secret() -> None:
     span = [Span(first=0, words=10**6, dtype=torch.float32)]
     assert choose(span, random.Random(7)).places != choose(span, random.Random(8)).places
+
+
+def test_decoys_are_other_words_of_the_same_input() -> None:
+    span = Span(first=1000, words=100, dtype=torch.int64)
+    chosen = choose([span], random.Random(1))
+    assert chosen.masks
+    for place, decoy in zip(chosen.places, chosen.masks, strict=True):
+        assert isinstance(decoy, int)
+        assert 1000 <= place < 1100
+        assert 1000 <= decoy < 1100
+        assert place % 2 == decoy % 2

@@ -12,7 +12,15 @@ from harness.protocol.kernel_names import function_name
 from harness.protocol.messages import Attach, Burst, Load, Open
 from harness.referee.audit.audit import Audit, AuditSubject, ContestantSet, ToolRun
 from harness.referee.audit.auditor import find_sanitizer
-from harness.referee.audit.sanitizer import MAX_REPORTS, SanitizerTool, command, not_needed, overflowed, parse
+from harness.referee.audit.sanitizer import (
+    MAX_REPORTS,
+    SanitizerTool,
+    _place,
+    command,
+    not_needed,
+    overflowed,
+    parse,
+)
 from harness.referee.contestants.findings import failure_of_reports
 
 RACE = """========= COMPUTE-SANITIZER
@@ -238,3 +246,10 @@ def test_words_that_repeat_in_a_name_are_read_in_time_that_grows_with_them_alone
     assert len(parse(text, SanitizerTool.RACECHECK)) <= 1
     flood = f"========= Invalid __global__ read of size 4 bytes\n========= at {words * 100_000}\n=========\n"
     assert len(parse(flood, SanitizerTool.MEMCHECK)) <= 1
+
+
+def test_a_place_without_a_kernel_is_none() -> None:
+    held = _place("========= at k+0x10 in a.cu:7")
+    assert held is not None
+    assert (held.kernel, held.file, held.line) == ("k", "a.cu", 7)
+    assert _place("========= at +0x10 in a.cu:7") is None

@@ -25,7 +25,7 @@ from harness.core.choices import DeviceKind
 from harness.core.policy import apply, parse_policy
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
-from harness.core.task import RefereeConfig, SourcePart, Task
+from harness.core.task import Outcome, RefereeConfig, SourcePart, Task
 from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach
 from harness.referee.audit import small_workload, timeouts
@@ -512,3 +512,24 @@ def test_solutions_under_way_never_share_a_workspace(court: Court) -> None:
     assert sum(not held.closed for held in made) == 2 + KEPT
     workspaces.close()
     assert all(held.closed for held in made)
+
+
+@pytest.mark.parametrize(
+    ("source", "later"), [("load_inline(name='x')", False), ("from triton import jit", True), ("cupy.RawKernel", True)]
+)
+def test_kernels_may_be_built_later_by_what_the_source_names(source: str, later: bool) -> None:
+    task = Task(
+        problem=Problem(id="level1/1", name="p", path=Path("1_p.py"), source="", digest=digest_text("")),
+        workload=Workload(name="full"),
+        source=source,
+        filename="1_a.py",
+        modules=(),
+        readable=(),
+        log_path=Path("log"),
+        timed=True,
+    )
+    assert small_workload.builds_later(task) is later
+    if later:
+        passed = Outcome(status=Status.passed, reason="")
+        untold = small_workload.unaudited(task, passed, 3 * 2**40)
+        assert "3145728 MiB a set are too much" in untold.evidence["audit"]["not_run"]

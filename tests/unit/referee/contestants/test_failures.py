@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,8 +15,10 @@ from harness.core.status import VERDICT_FREE, Failure, Status
 from harness.protocol.messages import Broken, Stage
 from harness.referee.contestants.failures import MAX_REASON, REFUSAL, explained, failure_of, standing
 from harness.referee.contestants.findings import STATUS_OF_KIND
+from harness.referee.contestants.process import ContestantProcess
 from harness.referee.context import EvidenceLog
 from harness.results.reward import reward_of
+from harness.sandbox.policy import Cause, ExitReport
 
 BAD_ACCESS = {"kind": "memory_error", "kernel": "relu", "line": 14, "message": "out of bounds"}
 DIED = Failure(
@@ -164,3 +167,45 @@ def test_ended_as_of_any_shape_is_read(tmp_path: Path) -> None:
     odd: list[Any] = [None, 3, ["runtime_error"], "nothing known"]
     for held in odd:
         assert reward_of(record(replace(FAILED, evidence={"ended_as": held}))) == reward_of(record(FAILED))
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage", "status"),
+    [
+        ("SyntaxError", Stage.IMPORT, Status.syntax_error),
+        ("SyntaxError", Stage.CALL, Status.runtime_error),
+        ("SyntaxError", Stage.CONSTRUCT, Status.bad_constructor),
+        ("ValueError", Stage.IMPORT, Status.import_error),
+        ("ValueError", Stage.CONSTRUCT, Status.bad_constructor),
+        ("ValueError", Stage.CALL, Status.runtime_error),
+        ("ValueError", Stage.ATTACH, Status.harness_error),
+        ("MemoryError", Stage.CALL, Status.out_of_memory),
+        ("NoModelNew", Stage.IMPORT, Status.no_model_new),
+    ],
+)
+def test_an_exception_means_what_its_kind_and_stage_say(kind: str, stage: Stage, status: Status) -> None:
+    assert failure_of(Broken(stage=stage, kind=kind, message="no", trace="", call=None)).status is status
+
+
+@pytest.mark.parametrize(
+    ("cause", "number", "status", "words"),
+    [
+        ("memory_limit", 9, Status.out_of_memory, "used more than 3.5 GiB of host memory, its limit, while"),
+        ("machine_memory", 9, Status.harness_error, "this machine ran out of host memory while"),
+        ("lost", None, Status.harness_error, "the harness lost track of the process while"),
+        ("signalled", 11, Status.crashed, "the process died of SIGSEGV while"),
+        ("exited", None, Status.crashed, "the process exited with code 3 while"),
+    ],
+)
+def test_how_a_process_ended_is_told(cause: Cause, number: int | None, status: Status, words: str) -> None:
+    ended = ExitReport(
+        exit_code=None if number else 3,
+        signal=number,
+        cause=cause,
+        wall_s=1.0,
+        peak_memory_bytes=2**20,
+        log_truncated=False,
+    )
+    process = SimpleNamespace(_exit=ended, _memory_limit_bytes=7 * 2**29)
+    failure = ContestantProcess._died(cast("ContestantProcess", process), Stage.CALL)
+    assert (failure.status, failure.reason.startswith(words)) == (status, True), failure.reason

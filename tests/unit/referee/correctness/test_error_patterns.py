@@ -9,7 +9,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from harness.referee.correctness.error_patterns import Marginals, describe_rearrangement
+from harness.referee.correctness.error_patterns import (
+    Marginals,
+    describe_rearrangement,
+    describe_transformation,
+    moments,
+)
 
 
 def mask(*shape: int, spoil: Callable[[torch.Tensor], object]) -> torch.Tensor:
@@ -174,3 +179,23 @@ print(len([name for name in set(sys.modules) - before if name.split(".")[0] in (
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0"]
+
+
+def test_multiples_and_shifts_of_values_with_an_offset_are_recognised() -> None:
+    truth = torch.arange(1.0, 101.0, dtype=torch.float64)
+    for answer, words in (
+        (2 * truth, "a constant factor: everything is 2 times"),
+        (truth + 3, "a constant offset: everything is off by 3"),
+        (truth.flip(0), ""),
+    ):
+        sums = moments(answer, truth).tolist()
+        assert describe_transformation(sums, truth.numel()).startswith(words)
+        assert bool(describe_transformation(sums, truth.numel())) is bool(words)
+
+
+def test_values_that_are_all_alike_are_no_multiple_of_others() -> None:
+    truth = torch.full((100,), 3.0, dtype=torch.float64)
+    truth[0] += 1e-4
+    assert (
+        describe_transformation(moments(2 * truth, truth).tolist(), 100) == "a constant offset: everything is off by 3"
+    )

@@ -684,3 +684,25 @@ def test_typical_and_largest_error_must_both_be_admitted() -> None:
     assert limits.admits(1.0, 10.0)
     assert not limits.admits(1.0, 10.5)
     assert not limits.admits(1.5, 10.0)
+
+
+def test_what_is_left_of_the_error_without_the_wrong_entries_is_told_in_shares_of_the_rms() -> None:
+    truth = torch.linspace(-1e4, 1e4, 10_000, dtype=torch.float64)
+    answer = truth + 1e-4
+    answer[17] = 0.0
+    found = compare(answer.float(), truth)
+    assert found.wrong == 1
+    assert found.rest_rms_error == pytest.approx(0.0, abs=1e-7)
+    assert found.rest_rms_error is not None
+    assert found.rest_rms_error > 1e-9
+
+
+def test_the_limits_of_each_class_are_those_of_the_guide() -> None:
+    limits = {precision.value: (held.rms, held.max) for precision, held in LIMITS.items()}
+    assert limits == {
+        "fp32": (64 * 2.0**-24, 1e-3),
+        "tf32": (1.1e-3, pytest.approx(1.1e-2)),
+        "fp16": (1.3e-3, pytest.approx(1.3e-2)),
+        "bf16": (1.2e-2, pytest.approx(0.12)),
+        "fp8": (0.15, pytest.approx(0.75)),
+    }

@@ -108,3 +108,12 @@ class TestTrustFloor:
             DeclaredLeast(read_share=1.5)
         with pytest.raises(ValueError, match="must not be negative"):
             DeclaredLeast(least_flops=-1)
+
+    def test_measured_peaks_are_named_with_their_margin(self) -> None:
+        traffic = Traffic(read_bytes=8, written_bytes=8, fresh_bytes=8)
+        sheet = trust_floor(traffic, FP32, device_name="NVIDIA H200")
+        measured = trust_floor(traffic, FP32, device_name="unknown", measured=MEASURED)
+        assert sheet is not None
+        assert measured is not None
+        assert "measured" not in sheet.peaks
+        assert measured.peaks == "a test, measured, times 1.25"

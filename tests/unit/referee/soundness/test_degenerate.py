@@ -159,3 +159,24 @@ def test_other_sizes_under_one_name_are_looked_at_too() -> None:
                 assert soundness.check(workspace) == ()
         finally:
             workspace.close()
+
+
+@pytest.mark.parametrize(
+    ("forward", "apart"),
+    [
+        ("x.softmax(dim=1)", False),
+        ("x + torch.tensor(__import__('os').getpid() and __import__('time').perf_counter_ns() % 1e6 / 1e4)", True),
+    ],
+    ids=["the same twice", "another each time"],
+)
+def test_a_reference_is_held_against_itself(forward: str, apart: bool) -> None:
+    device = open_device(DeviceKind.HOST)
+    held = Workspace(problem(forward), Workload(name="full"), device, sets_wanted=3, secret=random.Random(1))
+    try:
+        if apart:
+            with pytest.raises(ProblemError, match="not deterministic"):
+                Soundness(allow_degenerate=False).check(held)
+        else:
+            assert Soundness(allow_degenerate=False).check(held) == ()
+    finally:
+        held.close()

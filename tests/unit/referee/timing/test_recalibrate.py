@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import NoReturn, cast
 
 import pytest
 
@@ -261,8 +262,9 @@ class TestLowerOf:
         ((530e-6, 545e-6, 560e-6, 570e-6, 581e-6, 600e-6), True),
         ((500e-6, 520e-6, 530e-6, 2900e-6, 4000e-6, 5000e-6), False),
         ((500e-6, 2800e-6, 2850e-6, 2850e-6, 2900e-6, 2900e-6), False),
+        ((2.0, 2.1, 2.2, 2.3, 2.4, 2.5), True),
     ],
-    ids=["quiet", "half disturbed", "one left alone"],
+    ids=["quiet", "half disturbed", "one left alone", "seconds"],
 )
 def test_bursts_that_others_disturb_in_turns_do_not_agree(costs_s: tuple[float, ...], agree: bool) -> None:
     assert calibrate([(8 * cost_s, [1e-9] * 8) for cost_s in costs_s]).agrees is agree
@@ -277,3 +279,32 @@ def test_what_is_asked_of_the_dead_lacks_and_is_no_fault(court: Court) -> None:
         noted = take_census(contestant, court.workspace, coerce=False, timeout_s=10.0)
         assert "failed" in noted["lack"]
         court.timing_stage(client)._end_contestant(None)
+
+
+def calibrated_as(*, calm: bool) -> ProblemCalibration:
+    """What `judge_fairly` looks at: only whether it is calm."""
+    return cast("ProblemCalibration", SimpleNamespace(calm=calm))
+
+
+@pytest.mark.parametrize(
+    ("calms", "convicted", "measured", "free"),
+    [((False, True, True), 9, 2, False), ((False, False), 9, 2, True), ((False, False, True), 2, 2, False)],
+    ids=["ends with a calm one", "none is calm", "ends where nothing is left"],
+)
+def test_an_accusation_is_measured_again_until_calm_or_gone(
+    calms: tuple[bool, ...], convicted: int, measured: int, free: bool
+) -> None:
+    """The first `convicted` judgements accuse; `free`: nobody is convicted for lack of calm."""
+    made = 0
+
+    def judge(*, known: ProblemCalibration | None) -> JudgedTimes:
+        nonlocal made
+        made += 1
+        accused = made <= convicted
+        failure = Failure(status=Status.disqualified, reason="too fast") if accused else None
+        return JudgedTimes(reason="too fast", speedup=None, timing={}, failure=failure, by_calibration=accused)
+
+    judged = judge_fairly(judge, None, (calibrated_as(calm=calm) for calm in calms))
+    assert made == 1 + measured
+    assert judged.timing["calibrated_again"]["times"] == measured
+    assert (judged.failure is not None and judged.failure.status is Status.harness_error) is free

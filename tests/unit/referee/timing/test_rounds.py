@@ -432,3 +432,34 @@ def test_calls_of_each_timed_mode_are_over_inputs_that_are_not_the_problems_own(
     assert not any(held is CallMode.WARM and name != "own" for calls in drawn for held, name in calls)
     places = {i for calls in drawn for i, (_, name) in enumerate(calls) if name != "own"}
     assert len(places) > SETS / 2
+
+
+def test_a_disturbed_round_is_made_again_without_end() -> None:
+    workspace, looks = make_workspace(), itertools.count()
+
+    def look() -> Callable[[], bool]:
+        quiet = next(looks) % 2 == 1
+        return lambda: quiet
+
+    claim = CallClaim(device_s=1e-3, window_s=1e-3, tree={}, leaves=(), state_missing=())
+    try:
+        rounds = run_rounds(
+            workspace,
+            ReferenceRunner(workspace),
+            SolutionSide(
+                burst=lambda planned_calls: (
+                    BurstDone(claims=(claim,) * len(planned_calls), reports=()),
+                    1e-3 * len(planned_calls),
+                ),
+                verify=lambda planned_calls, done: True,
+            ),
+            RoundRules(
+                settled=lambda rounds: "interval" if len(rounds.held) >= 4 else None,
+                look=look,
+            ),
+            RoundSettings(sets=SETS, min_samples=8, max_rounds=40),
+            random.Random(2),
+        )
+    finally:
+        workspace.close()
+    assert (len(rounds.held), rounds.stopped_by, next(looks)) == (4, "interval", 8)
