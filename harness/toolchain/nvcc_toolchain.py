@@ -189,7 +189,7 @@ class NvccToolchain:
         )
 
     def prepare_cuda(self, spec: ExtensionSpec, folder: Path) -> Plan:
-        """Write the files of `prepare`; the plan compiles the CUDA units only and does not link."""
+        """Write the files of `prepare`; the plan compiles CUDA units, without a link."""
         plan = self.prepare(spec, folder)
         objects = [unit.object for unit in units_of(spec) if unit.cuda]
         return replace(plan, commands=((*plan.commands[0], *objects),), second_try=())

@@ -1,4 +1,6 @@
-"""Ask nvcc whether it accepts CUDA sources: `python ask_nvcc.py FOLDER INCLUDE TYPES TOOLKIT COMMAND ...`.
+"""Ask nvcc whether it accepts CUDA sources.
+
+Usage: `python ask_nvcc.py FOLDER INCLUDE TYPES TOOLKIT COMMAND ...`.
 
 Runs in the builder's sandbox, before the host device's compiler. COMMAND compiles the CUDA units in FOLDER as for a
 GPU. If nvcc refuses them, its messages and exit code are this script's. INCLUDE holds the host device's headers, and
@@ -21,7 +23,7 @@ _OF_A_LIBRARY = re.compile(r"^.*\berror\b.*[\"‘'](cu(?:blas|sparse|solver)\w*)
 
 
 def missing_of_toolkit(log: str, include: Path, types: Path, toolkit: Path) -> str | None:
-    """Return the header or library that the CUDA toolkit does not contain, if a log of nvcc fails for it.
+    """Return what the CUDA toolkit does not contain, if a log of nvcc fails for it.
 
     Args:
         log: nvcc's messages.

@@ -1123,16 +1123,16 @@ def test_warmup_prepares_the_device_that_eval_would_take(
         def warm_up(self) -> dict[str, Any]:
             return {"precompiled": ["plain"]}
 
-    def open_toolchain(device: DeviceKind, cache: Path, *, checked: bool) -> Toolchain:
-        opened.append((device, cache, checked))
+    def open_toolchain(device: DeviceKind, cache: Path, *, checked: bool, syntax: str) -> Toolchain:
+        opened.append((device, cache, checked, syntax))
         return Toolchain()
 
     monkeypatch.setattr("harness.cli.machine.open_toolchain", open_toolchain)
     (place / "my.yaml").write_text("device: host\ncache_dir: built\n")
-    done = call("warmup", "--config", "my.yaml", "--unchecked", "--json")
+    done = call("warmup", "--config", "my.yaml", "--unchecked", "--syntax", "nvcc", "--json")
     assert done.code == 0, done.err
     assert "precompiling headers that are not cached" in done.err, "there may be nothing to do"
     assert json.loads(done.out)["done"] == {"precompiled": ["plain"]}
-    assert opened == [(DeviceKind.HOST, place / "built", False)]
+    assert opened == [(DeviceKind.HOST, place / "built", False, "nvcc")]
     assert "ready for device host" in call("warmup", "--device", "host", "--cache", "other").out
-    assert opened[1] == (DeviceKind.HOST, place / "other", True)
+    assert opened[1] == (DeviceKind.HOST, place / "other", True, "host")
