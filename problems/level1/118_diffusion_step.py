@@ -12,7 +12,7 @@ class Model(nn.Module):
     """Five-point stencil; beyond the rim lies the rim's own value."""
 
     def forward(self, heat: torch.Tensor, rate: torch.Tensor) -> torch.Tensor:
-        """Heat and rate: (height, width). Returns (height, width)."""
+        """heat and rate: (height, width). Returns (height, width)."""
         wide = F.pad(heat[None, None], (1, 1, 1, 1), mode="replicate")[0, 0]
         around = wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
         return heat + rate * (around - 4 * heat)

@@ -11,7 +11,7 @@ class Model(nn.Module):
     """Averages (prediction - target)^2 over all elements."""
 
     def forward(self, predictions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Predictions and targets: (batch_size, dim). Returns a scalar tensor."""
+        """predictions and targets: (batch_size, dim). Returns a scalar tensor."""
         return torch.mean((predictions - targets) ** 2)
 
 

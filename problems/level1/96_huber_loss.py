@@ -12,7 +12,7 @@ class Model(nn.Module):
     """Averages the smooth L1 loss over all elements."""
 
     def forward(self, predictions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Predictions and targets: (batch_size, dim). Returns a scalar tensor."""
+        """predictions and targets: (batch_size, dim). Returns a scalar tensor."""
         return F.smooth_l1_loss(predictions, targets)
 
 

@@ -12,7 +12,7 @@ class Model(nn.Module):
     """Sums target * (log(target) - log(prediction)) and divides by the batch size."""
 
     def forward(self, predictions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Predictions and targets: (batch_size, dim), rows are probabilities. Returns a scalar tensor."""
+        """predictions and targets: (batch_size, dim), rows are probabilities. Returns a scalar tensor."""
         return F.kl_div(torch.log(predictions), targets, reduction="batchmean")
 
 

@@ -18,7 +18,7 @@ class Model(nn.Module):
         self.weight = nn.Parameter(torch.randn(features, dtype=getattr(torch, dtype)))
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """X and residual: (batch_size, features). Returns the normalised sum and the sum."""
+        """x and residual: (batch_size, features). Returns the normalised sum and the sum."""
         total = x + residual
         size = torch.rsqrt(total.square().mean(dim=1, keepdim=True) + self.epsilon)
         return total * size * self.weight, total

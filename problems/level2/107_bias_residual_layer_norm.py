@@ -18,7 +18,7 @@ class Model(nn.Module):
         nn.init.normal_(self.norm.bias)
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        """X and residual: (batch_size, features). Returns the same shape."""
+        """x and residual: (batch_size, features). Returns the same shape."""
         return self.norm(x + self.bias + residual)
 
 

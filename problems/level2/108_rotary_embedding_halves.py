@@ -16,7 +16,7 @@ class Model(nn.Module):
     def forward(
         self, query: torch.Tensor, key: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Query and key: (batch_size, length, heads, head_dim); cosine and sine: (length, head_dim / 2).
+        """query and key: (batch_size, length, heads, head_dim); cosine and sine: (length, head_dim / 2).
 
         Returns rotated queries and keys.
         """

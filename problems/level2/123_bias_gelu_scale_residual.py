@@ -18,7 +18,7 @@ class Model(nn.Module):
         self.scale = nn.Parameter(torch.randn(features, dtype=getattr(torch, dtype)))
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        """X and residual: (batch_size, features). Returns the same shape."""
+        """x and residual: (batch_size, features). Returns the same shape."""
         return residual + self.scale * F.gelu(x + self.bias)
 
 

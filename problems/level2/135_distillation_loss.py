@@ -16,7 +16,7 @@ class Model(nn.Module):
         self.temperature = temperature
 
     def forward(self, student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-        """Student and teacher: scores (tokens, vocabulary). Returns (tokens,)."""
+        """student and teacher: scores (tokens, vocabulary). Returns (tokens,)."""
         log_q = torch.log_softmax(student / self.temperature, dim=1)
         log_p = torch.log_softmax(teacher / self.temperature, dim=1)
         return (log_p.exp() * (log_p - log_q)).sum(dim=1) * self.temperature**2

@@ -17,7 +17,7 @@ class Model(nn.Module):
         self.temperature = temperature
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """X and y: (batch_size, features). Returns (batch_size,)."""
+        """x and y: (batch_size, features). Returns (batch_size,)."""
         similarity = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T / self.temperature
         return F.cross_entropy(similarity, torch.arange(x.shape[0], device=x.device), reduction="none")
 

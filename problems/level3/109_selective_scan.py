@@ -22,7 +22,7 @@ class Model(nn.Module):
     def forward(
         self, x: torch.Tensor, step: torch.Tensor, enter: torch.Tensor, leave: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """X and step: (batch_size, length, channels); enter and leave: (batch_size, length, state_size).
+        """x and step: (batch_size, length, channels); enter and leave: (batch_size, length, state_size).
 
         state: (batch_size, channels, state_size), from what came before. The step sizes pass through softplus.
         Returns (batch_size, length, channels) and the last state.

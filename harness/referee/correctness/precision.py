@@ -205,7 +205,10 @@ class TensorComparison:
     index_of: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object; non-finite numbers become strings, and `index_of` is left out if there is none."""
+        """Return a JSON object; non-finite numbers become strings.
+
+        `index_of` is left out if it is None.
+        """
         value: dict[str, Any] = to_json(replace(self, first=None, worst=None))
         if self.index_of is None:
             del value["index_of"]

@@ -374,7 +374,7 @@ def _explain(
 def _explain_indices(
     c: TensorComparison, limits: ErrorLimits, pointing: Pointing, reached: PrecisionClass | None
 ) -> str:
-    """Return one line for indices that break a rule, or point to other values than the reference chose."""
+    """Return one line for an output with wrong indices."""
     wrong = f"{c.wrong} of {c.count} indices wrong"
     unwritten = f"; {c.unwritten} were never written" if c.unwritten else ""
     pattern = f"; pattern: {c.pattern}" if c.pattern else ""

@@ -203,7 +203,7 @@ class ValueCheck:
         return self.workspace.answer(call.index, call.changed)
 
     def _expected(self, answer: Answer, truth: Truth) -> list[torch.Tensor]:
-        """Return a trusted answer's tensors as they are compared: chosen values in place of indices."""
+        """Return a trusted answer's tensors, chosen values in place of indices."""
         return self.workspace.expected(answer.valued(truth.answer))
 
     def _errors(
@@ -429,7 +429,7 @@ def _compared(
     limits: Sequence[ErrorLimits],
     answer: Answer,
 ) -> list[TensorComparison]:
-    """Compare each tensor with the truth's `answer`, and with the reference's `own` if given.
+    """Compare each tensor with the truth's `answer`, and with `own` if given.
 
     Values that indices point to are the truth's: they differ from it in kind only if an index is wrong.
     """

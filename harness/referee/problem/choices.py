@@ -1,8 +1,8 @@
 """Record the values that a reference's index outputs point to.
 
 Trusted side. Ties and near-ties make several indices right, so an index is judged by the value that it points to
-(guides/design/tolerances.md, "Indices"). An index output that was changed after the choosing operator has no `IndexChoice`:
-it is compared exactly, and so are the results of other operators (`unique`, `nonzero`, `bucketize`).
+(guides/design/tolerances.md, "Indices"). An index output that was changed after the choosing operator is compared
+exactly, and so are the results of other operators (`unique`, `nonzero`, `bucketize`).
 """
 
 from __future__ import annotations

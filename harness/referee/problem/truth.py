@@ -107,9 +107,10 @@ class Answer:
         return [self.choices[n].pointed(leaf) if n in self.choices else leaf for n, leaf in enumerate(outputs)]
 
     def valued(self, truth: Answer) -> Answer:
-        """Return this trusted answer with chosen values in place of the indices of `truth`'s choices.
+        """Return this trusted answer with chosen values in place of indices.
 
-        They are the values that this answer chose in its own arithmetic, so they show that arithmetic's error.
+        Only the indices of `truth`'s choices are replaced. The values are those that this answer chose in its own
+        arithmetic, so they show that arithmetic's error.
         """
         if not truth.choices:
             return self
