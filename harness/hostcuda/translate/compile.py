@@ -112,7 +112,6 @@ def main(folder: Path) -> int:
             {
                 "not_emulated": [{"line": lack.line, "construct": lack.construct} for lack in lacking],
                 "kernels": list(rewritten.kernels),
-                "subscript_lines": list(rewritten.subscript_lines),
             }
         )
     )
@@ -125,9 +124,7 @@ def main(folder: Path) -> int:
         log += "".join(f"cuda.cu:{r.line}:{r.column}: error: {r.message}\n" for r in refusals(read))
     log += "".join(f"cuda.cu:{c.line}:{c.column}: error: {c.message}\n" for c in clashes(cuda) if not lacking)
     if not log:
-        code, log = _build(
-            folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, rewritten.subscript_lines, sides
-        )
+        code, log = _build(folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, sides)
     if code != 0:
         _say(lack for lack in in_log(log) if lack not in lacking)
         sys.stdout.write(_quoted(log))
@@ -194,9 +191,7 @@ def _arrays_on_the_device(sides: Spaces, code: int, log: str) -> tuple[int, str]
     return 1, errors + log
 
 
-def _build(
-    folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, lines: tuple[int, ...], sides: Spaces
-) -> tuple[int, str]:
+def _build(folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, sides: Spaces) -> tuple[int, str]:
     """Compile lean, then with all headers if that fails; code and log of the last try."""
     cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
     opening = switches(job["cuda_flags"]) + '#include "hostcuda/unit.h"\n'
@@ -220,7 +215,7 @@ def _build(
             + '#line 1 "cuda.cu"\n'
             + without_names_of_pybind11(bound.without(cuda_text))
             + "\n"
-            + _bindings(job, bound, lines, texts["main.cpp"])
+            + _bindings(job, bound, texts["main.cpp"])
         )
         compiled, log = _compile(job, unit, lean=True)
         code, log = _arrays_on_the_device(sides, compiled, log)
@@ -241,7 +236,7 @@ def _build(
         return 1, log or "an included header of torch launches kernels\n"  # a full build takes minutes and fails too
     units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
     units[0].write_text(
-        opening + cuda[0] + _ARRAYS_ARE_SAID + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines)
+        opening + cuda[0] + _ARRAYS_ARE_SAID + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job)
     )
     units[1].write_text(
         opening + cpp[0] + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job, texts["main.cpp"])
@@ -337,12 +332,8 @@ def _undefined(module: Path) -> list[str]:
     return [line.split()[-1].split("@")[0] for line in done.stdout.splitlines() if line.split()]
 
 
-def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:
-    listed = ", ".join(str(n) for n in (*lines, 0))
-    return (
-        f"static const int hostcuda_lines[] = {{{listed}}};\n"
-        f"static const ::hostcuda::ModuleRegistration hostcuda_module({int(job['checked'])}, hostcuda_lines);\n"
-    )
+def _registration(job: dict[str, Any]) -> str:
+    return f"static const ::hostcuda::ModuleRegistration hostcuda_module({int(job['checked'])});\n"
 
 
 def _chosen(job: dict[str, Any], functions: Iterable[str], cpp: str) -> tuple[str, dict[str, str]]:
@@ -366,16 +357,16 @@ def _chosen(job: dict[str, Any], functions: Iterable[str], cpp: str) -> tuple[st
     return text, names
 
 
-def _bindings(job: dict[str, Any], bound: Definition, lines: tuple[int, ...], cpp: str) -> str:
+def _bindings(job: dict[str, Any], bound: Definition, cpp: str) -> str:
     if not bound.functions:
-        return _registration(job, lines)
+        return _registration(job)
     chosen, by = _chosen(job, bound.functions.values(), cpp)
     methods = "".join(
         f"    {_method(by[function], name, bound.arguments.get(name, ()))},\n"
         for name, function in bound.functions.items()
     )
     return (
-        _registration(job, lines)
+        _registration(job)
         + chosen
         + f"static PyMethodDef hostcuda_methods[] = {{\n{methods}    {{nullptr, nullptr, 0, nullptr}}}};\n"
         + f"static PyModuleDef hostcuda_definition = {{PyModuleDef_HEAD_INIT, {json.dumps(job['name'])}, "
