@@ -16,6 +16,7 @@ See guides/design/statistics.md.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -318,6 +319,23 @@ def noise_floor(aa: SpeedupEstimate, *, least: float = 0.0) -> NoiseFloor:
     return NoiseFloor(log_width=max(least, *(abs(math.log(value)) for value in ends)), pairs=aa.pairs)
 
 
+def drift_of_bursts(bursts: Sequence[Sequence[float]]) -> float:
+    """Compute the standard deviation of the logs of burst times.
+
+    Bursts of one series differ by noise and by states of the device that last for several bursts. An interval that
+    takes pairs as independent does not include those states.
+
+    Args:
+        bursts: Samples of each burst, in seconds.
+
+    Returns:
+        A difference of logs; 0 for fewer than two bursts.
+    """
+    logs = [math.log(burst_time(burst)) for burst in bursts]
+    return float(np.std(logs, ddof=1)) if len(logs) > 1 else 0.0
+
+
+@functools.cache
 def student_t(confidence: float, freedom: int) -> float:
     """Compute the two-sided quantile of Student's t distribution, within 1e-9.
 
@@ -356,6 +374,7 @@ def student_t(confidence: float, freedom: int) -> float:
     return (low + high) / 2
 
 
+@functools.cache
 def _signed_rank_cut(count: int, confidence: float) -> int:
     """Return the largest k with P(W < k) <= (1 - confidence) / 2.
 

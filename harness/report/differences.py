@@ -11,6 +11,7 @@ from harness.core.stats import SAME_AT_MOST
 from harness.report import format as show
 from harness.report.table import Fitting, escape_markdown, markdown_table, table_of
 from harness.results.compare import WORDS, Change, RunDifferences, SolutionDifference
+from harness.results.scoring import is_noisy
 
 COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
 """Speedups are over eager; a speedup within the noise floor is shown as `same`."""
@@ -47,6 +48,8 @@ def remark_of(row: SolutionDifference) -> str:
         parts = [_untimed(row)]
     if row.outcome is Change.unclear and row.low is None:
         parts = ["the records have no confidence interval"]
+    elif row.outcome is Change.unclear and is_noisy(row.low, row.high):
+        parts = [show.TOO_NOISY]
     elif row.outcome is Change.unclear and row.floor is not None and row.floor > math.log1p(SAME_AT_MOST):
         parts = [f"the noise floor is {show.share(math.expm1(row.floor))}"]
     if row.unlike:

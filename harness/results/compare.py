@@ -21,7 +21,7 @@ from harness.core.stats import SAME_AT_MOST, SpeedupEstimate, interval_of_logs, 
 from harness.core.status import VERDICT_FREE, Status
 from harness.results.evidence import mapping, positive
 from harness.results.reader import Identity
-from harness.results.scoring import DECLARED, noise_floor_of, scored
+from harness.results.scoring import DECLARED, is_noisy, noise_floor_of, scored
 
 TOLERANCE = 0.02
 """Default limit for a regression: the share by which a call may take longer than before."""
@@ -53,7 +53,7 @@ class Change(StrEnum):
     same = "same"
     """The whole interval lies inside the noise floor or the tolerance, and the floor is narrow enough to say so."""
     unclear = "unclear"
-    """None of these: measure longer (`harness eval --timing-budget`)."""
+    """None of these, or too noisy to tell: measure longer (`harness eval --timing-budget`)."""
     broken = "broken"
     """Passed before and does not any more."""
     fixed = "fixed"
@@ -261,9 +261,10 @@ def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Change:
 
     A repeated measurement of another day deviates by more than its interval says. So a difference needs an interval
     beyond the noise floor. "Same" needs the whole interval inside the floor or the tolerance, whichever is wider; but a
-    floor wider than the tolerance and `stats.SAME_AT_MOST` proves nothing. Everything else is unclear.
+    floor wider than the tolerance and `stats.SAME_AT_MOST` proves nothing. A ratio that is too noisy to tell
+    (`scoring.is_noisy`) decides nothing either. Everything else is unclear.
     """
-    if ratio.low is None or ratio.high is None:
+    if ratio.low is None or ratio.high is None or is_noisy(ratio.low, ratio.high):
         return Change.unclear
     low, high = math.log(ratio.low), math.log(ratio.high)
     if low > floor:

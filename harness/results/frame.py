@@ -67,7 +67,7 @@ def load_records(
     | `status`, `reason` | category, string | the verdict |
     | `labels` | object | tuple of labels |
     | `speedup`, `speedup_low`, `speedup_high` | Float64 | over `baseline`, with its 95 % interval |
-    | `counted_speedup` | Float64 | the speedup that fast_p counts: 1 inside the noise floor |
+    | `counted_speedup` | Float64 | the speedup that fast_p counts: 1 inside the noise floor, `NA` if too noisy |
     | `same_within` | Float64 | share within which the speedup is 1, if it is |
     | `noise_floor` | Float64 | difference of logs |
     | `sol_fraction` | Float64 | reached share of the speed of light |

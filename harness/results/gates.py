@@ -21,7 +21,7 @@ from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
 from harness.core.yaml_file import fault_of_yaml, parse_yaml
 from harness.results.compare import Change, SolutionDifference, compare_records
-from harness.results.scoring import EAGER, scored
+from harness.results.scoring import EAGER, is_noisy, scored
 
 GATES_FORMAT = 1
 PASSED, FAILED, SKIPPED = "passed", "failed", "not_applied"
@@ -158,6 +158,9 @@ def _fast_enough(record: Record, baseline: str, least: float) -> GateResult:
         return GateResult(gate=name, outcome=SKIPPED, detail=_ON_HOST)
     if entry.speedup is None:
         return GateResult(gate=name, outcome=FAILED, detail=f"the record has no speedup over {baseline}")
+    if is_noisy(entry.low, entry.high):
+        detail = f"the speedup over {baseline} is too noisy to tell; required: {least:g}x"
+        return GateResult(gate=name, outcome=FAILED, detail=detail)
     reached = entry.low if entry.low is not None else entry.speedup
     shown = f"{entry.speedup:.3g}x over {baseline}" + (f", at least {entry.low:.3g}x" if entry.low else "")
     outcome = PASSED if reached >= least else FAILED

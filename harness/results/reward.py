@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
-from harness.results.evidence import mapping, positive
+from harness.results.scoring import is_noisy, main_baseline, scored
 
 NOT_BUILT = (
     *(Status.syntax_error, Status.no_model_new, Status.import_error),
@@ -50,7 +50,7 @@ class RewardPolicy:
     | built, but crashed, raised, hung, or accessed memory out of bounds | `not_run` |
     | ran, but form, value or state is wrong, or a data race was found | `wrong` |
     | right only at a lower precision class than required | `low_precision` |
-    | passed without a time | `correct` |
+    | passed without a time, or too noisy to tell (`scoring.NOISY_FACTOR`) | `correct` |
     | passed with a speedup | `correct + speed_weight * shape(speedup)` |
     | harness_error, unsupported, not_emulated | None: leave the sample out |
 
@@ -127,10 +127,11 @@ def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | 
         return min(_step(item, policy) for item in told)
     if policy.refused_labels.intersection(record.labels):
         return policy.low_precision
-    if record.speedup is None:
+    entry = scored(record, main_baseline(record))
+    if entry.speedup is None or is_noisy(entry.low, entry.high):
         return policy.correct
-    low = positive(mapping(record.timing, "speedup").get("low")) if policy.cautious else None
-    return policy.correct + policy.speed_weight * policy.of_speedup(low or record.speedup)
+    reached = entry.low if policy.cautious and entry.low is not None else entry.speedup
+    return policy.correct + policy.speed_weight * policy.of_speedup(reached)
 
 
 def _step(status: Status, policy: RewardPolicy) -> float:

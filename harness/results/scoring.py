@@ -148,8 +148,10 @@ class ScoredRecord(Figures):
     def counted(self) -> float | None:
         """The speedup that fast_p counts: 1 if it is inside its noise floor.
 
-        If the floor or the interval is too wide to decide, it is at most 1.
+        If the floor or the interval is too wide to decide, it is at most 1. None if it is too noisy to tell.
         """
+        if is_noisy(self.low, self.high):
+            return None
         if self.speedup is None or self.floor == 0.0:
             return self.speedup
         if self.same_within is not None:

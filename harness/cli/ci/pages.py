@@ -13,7 +13,7 @@ from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
 from harness.report.table import escape_markdown
 from harness.results.gates import FAILED, PASSED, SKIPPED
-from harness.results.scoring import scored
+from harness.results.scoring import is_noisy, scored
 
 MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
 MAX_ROWS = 500
@@ -72,6 +72,7 @@ def _row(item: Scored) -> str:
     mark = MARKS[FAILED] if item.failed else MARKS[PASSED] if record.status is Status.passed else MARKS[SKIPPED]
     entry = scored(record)
     speed = show.speedup_with_interval(entry.speedup, entry.low, entry.high, entry.same_within)
+    speed = show.TOO_NOISY if is_noisy(entry.low, entry.high) else speed
     rules = " ".join(f"{MARKS[result.outcome]} {result.gate}" for result in item.gates)
     what = [mark, _cell(item.path), item.change, _cell(record.problem)]
     return "| " + " | ".join([*what, record.status.value, speed, _before(item), rules]) + " |"

@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.core.choices import DeviceKind
-from harness.core.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise
+from harness.core.stats import (
+    NoiseFloor,
+    SpeedupEstimate,
+    drift_of_bursts,
+    noise_floor,
+    same_within,
+    speedup_interval,
+    summarise,
+)
 from harness.core.status import Failure
 from harness.devices.empty_kernel import Compared
 from harness.protocol.messages import CallMode, LaunchMode
@@ -257,8 +265,11 @@ def judge_times(
         "quiet_reference_s": None if quiet is None else quiet.reference_s,
         "decided_by": DECIDED_BY,
     }
+    floor_width = None
     if quiet is not None:
-        timing["noise_floor"] = quiet.floor_json()
+        drift = drift_of_bursts(timed)
+        floor_width = max(quiet.floor.log_width, drift)
+        timing["noise_floor"] = {**quiet.floor_json(), "log_width": floor_width, "drift_log_width": drift}
         timing["reference"] |= {
             "back_to_back_s": quiet.back_to_back_s,
             "queued_s": quiet.queued_s,
@@ -266,7 +277,6 @@ def judge_times(
         }
     if compared is not None:
         timing["empty_call_s"] = dict(compared.evidence)
-    floor_width = None if quiet is None else quiet.floor.log_width
     if device is DeviceKind.HOST:
         timing["noise_floor"] = _floor_of_rounds(timed)
         floor_width = timing["noise_floor"]["log_width"]

@@ -356,6 +356,15 @@ def outcomes(held: Record, gates: Gates, before: Record | None = None) -> dict[s
     return {result.gate: result.outcome for result in results}
 
 
+def test_a_speedup_that_is_too_noisy_to_tell_reaches_no_minimum() -> None:
+    noisy = record(speedup=4.0)
+    assert noisy.timing is not None
+    wide = {**noisy.timing, "speedup": {"speedup": 4.0, "low": 2.0, "high": 8.0}}
+    results, _ = weigh(replace(noisy, timing=wide), None, Gates(minimum_speedup=1.5))
+    (fast,) = (result for result in results if result.gate == "minimum_speedup")
+    assert (fast.outcome, "too noisy to tell" in fast.detail) == (FAILED, True)
+
+
 def test_the_minimum_speedup_is_held_against_the_low_end_and_the_named_baseline() -> None:
     eager = Gates(minimum_speedup=1.98)
     assert outcomes(record(speedup=2.0), eager)["minimum_speedup"] == PASSED

@@ -74,6 +74,8 @@ def estimate(ratio: float, low: float | None, high: float | None) -> SpeedupEsti
         (1.015, 1.005, 1.025, Change.unclear),
         (1.0, 0.9, 1.1, Change.unclear),
         (2.0, 0.9, 4.0, Change.unclear),
+        (2.0, 1.5, 2.5, Change.unclear),
+        (0.5, 0.4, 0.8, Change.unclear),
         (2.0, None, None, Change.unclear),
         (1.0, None, None, Change.unclear),
     ],
@@ -97,6 +99,16 @@ def test_a_noise_floor_that_could_hide_a_difference_proves_nothing_the_same() ->
     assert [row.outcome for row in found.rows] == [Change.unclear]
     assert differences.cells(found.rows[0])[-1] == "the noise floor is 60 %"
     assert differences.closing(found) == "1 can't tell; nothing is known to be worse (tolerance 2 %)."
+
+
+def test_a_difference_that_is_too_noisy_to_tell_is_neither_faster_nor_a_regression() -> None:
+    found = compare_runs([timed(1e-3)], [timed(2e-3, seed=2, spread=0.7)])
+    (row,) = found.rows
+    assert row.low is not None
+    assert row.high is not None
+    assert row.high > 1.5 * row.low
+    assert (row.outcome, row.regressed) == (Change.unclear, False)
+    assert differences.cells(row)[-1] == "too noisy to tell"
 
 
 class TestRecords:

@@ -13,7 +13,12 @@ from harness.results.reward import RewardPolicy, SpeedShape, reward_of
 
 
 def record(
-    status: Status, *, speedup: float | None = None, low: float | None = None, labels: tuple[str, ...] = ()
+    status: Status,
+    *,
+    speedup: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    labels: tuple[str, ...] = (),
 ) -> Record:
     return Record(
         problem="level1/1",
@@ -24,7 +29,7 @@ def record(
         status=status,
         reason="so it was",
         speedup=speedup,
-        timing=None if speedup is None else {"speedup": {"speedup": speedup, "low": low, "high": None}},
+        timing=None if speedup is None else {"speedup": {"speedup": speedup, "low": low, "high": high}},
         labels=labels,
     )
 
@@ -78,6 +83,15 @@ def test_luck_is_not_rewarded_unless_asked_for() -> None:
     held = record(Status.passed, speedup=3.0, low=1.0)
     assert reward_of(held) == pytest.approx(0.3 + 0.7 / 2)
     assert reward_of(held, RewardPolicy(cautious=False)) == pytest.approx(0.3 + 0.7 * 0.75)
+
+
+@pytest.mark.parametrize("cautious", [True, False])
+def test_a_speedup_that_is_too_noisy_to_tell_earns_what_an_untimed_pass_earns(cautious: bool) -> None:
+    policy = RewardPolicy(cautious=cautious)
+    assert reward_of(record(Status.passed, speedup=7.75, low=2.0, high=30.0), policy) == policy.correct
+    told = reward_of(record(Status.passed, speedup=2.4, low=2.0, high=3.0), policy)
+    assert told is not None
+    assert told > policy.correct + 0.4
 
 
 def test_a_refused_label_earns_no_speed() -> None:

@@ -27,6 +27,7 @@ from harness.results.scoring import (
     geometric_mean,
     pass_at_k,
     score,
+    scored,
     select,
 )
 from harness.runner.plan import PlannedSolution
@@ -279,6 +280,8 @@ class TestDenominators:
         assert score([entry]).fast_p[1.0] == 0.0
         (entry,) = entries_of([record(speedup=1.2, half=0.13, timing=narrow)])
         assert entry.counted == 1.2
+        noisy = scored(record(speedup=7.0, half=0.5, timing=narrow))
+        assert (noisy.speedup, noisy.counted) == (7.0, None), "too noisy to tell"
 
     def test_inside_the_noise_floor_nothing_is_faster_than_1x(self) -> None:
         timing: dict[str, object] = {"noise_floor": {"log_width": 0.005}}

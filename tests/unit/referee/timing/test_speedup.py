@@ -224,6 +224,20 @@ def test_inside_the_noise_floor_it_is_the_same(solution_s: float, words: str) ->
     assert found.speedup == pytest.approx(10e-6 / solution_s, rel=1e-3)
 
 
+def test_a_drift_of_the_reference_widens_the_floor() -> None:
+    """The reference is 4 % slower in the second half of the rounds, as in another state of the GPU."""
+    steady, drifting = rounds(10e-6, 9.8e-6), rounds(10e-6, 9.8e-6)
+    for number, made in enumerate(drifting.held):
+        factor = 1.04 if number >= len(drifting.held) / 2 else 1.0
+        times = tuple(replace(time, device_s=time.device_s * factor) for time in made.reference.times)
+        drifting.held[number] = replace(made, reference=replace(made.reference, times=times))
+    floors = [
+        judge_times(held, device=DeviceKind.CUDA, known=KNOWN).timing["noise_floor"] for held in (steady, drifting)
+    ]
+    assert floors[0]["log_width"] == 0.006 > floors[0]["drift_log_width"]
+    assert floors[1]["log_width"] == floors[1]["drift_log_width"] == pytest.approx(0.0226, abs=0.002)
+
+
 @pytest.mark.parametrize(
     ("reference_s", "solution_s", "words"),
     [
