@@ -132,6 +132,7 @@ def prepare(
         "cpp_flags": list(spec.extra_cflags),
         "cuda_flags": list(spec.extra_cuda_cflags),
         "include_paths": [str(p) for p in spec.extra_include_paths],
+        "no_implicit_headers": bool(getattr(spec, "no_implicit_headers", False)),
         "own_headers": [str(text) for text in own_headers],
         "checked": checked,
         "mode_flags": list(variant_flags(checked=checked)),
