@@ -121,7 +121,6 @@ def main(folder: Path) -> int:
             {
                 "not_emulated": [{"line": lack.line, "construct": lack.construct} for lack in lacking],
                 "kernels": list(rewritten.kernels),
-                "subscript_lines": list(rewritten.subscript_lines),
             }
         )
     )
@@ -136,7 +135,7 @@ def main(folder: Path) -> int:
     if not lacking:
         log += undeclared(texts, job)
     if not log:
-        code, log = _build(folder, job, texts, rewritten.text, rewritten.subscript_lines, sides)
+        code, log = _build(folder, job, texts, rewritten.text, sides)
     if code != 0:
         sources = (*texts.values(), *job["own_headers"])
         _say(lack for lack in in_log(log, available, sources) if lack not in lacking)
@@ -215,12 +214,10 @@ class _Unit:
     headers: Precompiled | None
 
 
-def _build(
-    folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, lines: tuple[int, ...], sides: Spaces
-) -> tuple[int, str]:
+def _build(folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, sides: Spaces) -> tuple[int, str]:
     """Compile lean, then with all headers if that fails; code and log of the last try."""
     bound = _bound(job, texts)
-    lean = None if bound is None else _lean_units(folder, job, texts, cuda_text, lines, bound)
+    lean = None if bound is None else _lean_units(folder, job, texts, cuda_text, bound)
     log = ""
     available = Path(job["headers"]["folder"]) / "include"
     if lean is not None:
@@ -247,7 +244,7 @@ def _build(
     theirs = Path(job["headers"]["torch_include"])
     if any(launching_headers(text, available, theirs) for text in texts.values()):
         return 1, log or "an included header of torch launches kernels\n"  # a full build takes minutes and fails too
-    units = _full_units(folder, job, texts, cuda_text, lines)
+    units = _full_units(folder, job, texts, cuda_text)
     code, log = _arrays_on_the_device(sides, *_compile_all(job, units))
     if code != 0:
         return code, log
@@ -259,7 +256,6 @@ def _lean_units(
     job: dict[str, Any],
     texts: dict[str, str],
     cuda_text: str,
-    lines: tuple[int, ...],
     bound: Definition,
 ) -> tuple[list[_Unit], list[str]] | None:
     """The units without pybind11, the one with `cuda.cu` first.
@@ -285,10 +281,10 @@ def _lean_units(
         and (in_cuda or all(re.fullmatch(r"\w+", name) for name in names))
     ):
         before, after, chosen = joined_declarations(declared, () if in_cuda else names)
-        text = _cuda_unit(job, texts["cuda.cu"], before, cuda, lines, torch) + after + _bindings(job, bound, chosen)
+        text = _cuda_unit(job, texts["cuda.cu"], before, cuda, torch) + after + _bindings(job, bound, chosen)
         unit = _written(folder / "unit.cpp", text, kind if has_torch(texts["cuda.cu"], job) else None)
         return [unit], list(chosen)
-    first = _cuda_unit(job, texts["cuda.cu"], "", cuda, lines, torch) + (_bindings(job, bound, {}) if in_cuda else "")
+    first = _cuda_unit(job, texts["cuda.cu"], "", cuda, torch) + (_bindings(job, bound, {}) if in_cuda else "")
     opening = torch + '#include "hostcuda/bind.h"\n' if has_torch(texts["main.cpp"], job) else ""
     second = (
         opening
@@ -304,21 +300,17 @@ def _lean_units(
     ], []
 
 
-def _full_units(
-    folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, lines: tuple[int, ...]
-) -> list[_Unit]:
+def _full_units(folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str) -> list[_Unit]:
     """The units as torch compiles them: all headers, pybind11."""
     cuda, main = (Precompiled.FULL if has_torch(texts[name], job) else None for name in ("cuda.cu", "main.cpp"))
     second = _opening(job["cpp_flags"]) + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job)
     return [
-        _written(folder / "cuda_unit.cpp", _cuda_unit(job, texts["cuda.cu"], "", cuda_text, lines, ""), cuda),
+        _written(folder / "cuda_unit.cpp", _cuda_unit(job, texts["cuda.cu"], "", cuda_text, ""), cuda),
         _written(folder / "main_unit.cpp", second, main),
     ]
 
 
-def _cuda_unit(
-    job: dict[str, Any], source: str, before: str, cuda_text: str, lines: tuple[int, ...], torch: str
-) -> str:
+def _cuda_unit(job: dict[str, Any], source: str, before: str, cuda_text: str, torch: str) -> str:
     """The text of the unit with `cuda.cu`.
 
     `before` and `torch` come before CUDA's headers.
@@ -337,7 +329,7 @@ def _cuda_unit(
         + '#line 1 "cuda.cu"\n'
         + cuda_text
         + "\n"
-        + _registration(job, lines)
+        + _registration(job)
     )
 
 
@@ -420,12 +412,8 @@ def _undefined(module: Path) -> list[str]:
     return [line.split()[-1].split("@")[0] for line in done.stdout.splitlines() if line.split()]
 
 
-def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:
-    listed = ", ".join(str(n) for n in (*lines, 0))
-    return (
-        f"static const int hostcuda_lines[] = {{{listed}}};\n"
-        f"static const ::hostcuda::ModuleRegistration hostcuda_module({int(job['checked'])}, hostcuda_lines);\n"
-    )
+def _registration(job: dict[str, Any]) -> str:
+    return f"static const ::hostcuda::ModuleRegistration hostcuda_module({int(job['checked'])});\n"
 
 
 def _bindings(job: dict[str, Any], bound: Definition, chosen: Mapping[str, str]) -> str:

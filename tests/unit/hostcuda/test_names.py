@@ -49,9 +49,7 @@ def _refused(unit: Unit, folder: Path) -> set[str]:
     build.prepare(spec, folder, checked=False, headers=build.prepare_headers())
     job = json.loads((folder / "job.json").read_text()) | {"no_implicit_headers": not torch}
     written = rewrite(texts["cuda.cu"])
-    lean = compiling._lean_units(
-        folder, job, texts, written.text, written.subscript_lines, Definition(text="", functions={})
-    )
+    lean = compiling._lean_units(folder, job, texts, written.text, Definition(text="", functions={}))
     assert lean is not None
     _, log = compiling._compile(job, lean[0][-1 if unit.file == "main.cpp" else 0])
     found = refused(log, unit)
