@@ -34,6 +34,7 @@ from harness.core.choices import (
     PrecisionClass,
     Rules,
     SandboxMode,
+    Syntax,
 )
 from harness.core.config import ConfigError, RunConfig, TimingConfig, resolve
 from harness.core.config_values import parse_path
@@ -73,6 +74,7 @@ class HarnessSettings(TypedDict, total=False):
     sandbox: SandboxMode | None
     audit: AuditMode | None
     checked: bool | None
+    syntax: Syntax | None
     allow_degenerate: bool | None
     policy: Mapping[str, object] | None
     jobs: int | None
@@ -124,6 +126,8 @@ class Harness:
             means "auto".
         audit: Runs under compute-sanitizer: "always", "never" or "auto" (if it is installed). None means "auto".
         checked: Whether the host device checks for data races and accesses out of bounds. None means yes.
+        syntax: Compiler that decides on the host device whether CUDA sources are valid: "host" (its own) or "nvcc"
+            (nvcc first, which must be installed). None means "host".
         allow_degenerate: Whether to evaluate problems that fail to reject wrong answers. None means no.
         policy: Correct solutions to refuse, as in a configuration file. None refuses no correct solution.
         jobs: Builds that run in parallel. None means half the processors (on the host all), fewer if memory is short.

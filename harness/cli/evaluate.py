@@ -38,12 +38,14 @@ from harness.core.cache_dir import ready_cache
 from harness.core.choices import DeviceKind
 from harness.core.config import ConfigError, RunConfig, resolve
 from harness.core.environment import Environment, MachineError
+from harness.core.executables import find_nvcc
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.results.writer import RunStore, other_settings
 from harness.runner.executors.prestart import Prestart, start_ahead
 from harness.runner.service import ServiceError
+from harness.toolchain.nvcc_toolchain import NO_NVCC
 
 if TYPE_CHECKING:
     from harness.runner.events import Event
@@ -160,7 +162,8 @@ def evaluate(
 @with_options(
     *("paths", "problem", "author", "device", "workload", "out", "run_id", "resume", "problems", "config", "jobs"),
     *("rules", "inputs", "dtype"),
-    *("seeds", "precision", "device_policy", "sandbox", "audit", "baselines", "checked", "allow_degenerate", "policy"),
+    *("seeds", "precision", "device_policy", "sandbox", "audit", "baselines", "checked", "syntax"),
+    *("allow_degenerate", "policy"),
     *("compile_timeout_s", "load_timeout_s", "call_timeout_s", "solution_timeout_s", "min_samples", "budget_s"),
     *("memory_limit_bytes", "gpu_memory_bytes", "workers", "executor", "ray_address", "accelerator_type", "server"),
     *("shard", "cache_dir", "cache_limit_bytes"),
@@ -345,6 +348,8 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
     # A cluster has GPUs of its own, whatever this machine has.
     if settled.device is DeviceKind.CUDA and why and settled.executor == "local":
         raise MachineError(f"{why}; pass --device host to check correctness on the CPU")
+    if settled.device is DeviceKind.HOST and settled.syntax == "nvcc" and find_nvcc() is None:
+        raise MachineError(f"{NO_NVCC}, or leave out --syntax nvcc")
     ready_cache(settled.cache_dir)
     if settled.device is DeviceKind.HOST:
         say(f"device host, workload {settled.workload}" + (f"; no GPU can be used here: {why}" if why else ""))

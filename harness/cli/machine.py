@@ -110,9 +110,10 @@ def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, t
 
 
 @with_options(
-    *("device", "checked", "config", "cache_dir"),
+    *("device", "checked", "syntax", "config", "cache_dir"),
     device="Device to prepare: auto, cuda or host.  [auto: a GPU if there is a usable one]",
     checked="Prepare the host device for eval --unchecked.",
+    syntax="Prepare the host device for eval --syntax nvcc.  [host]",
     cache_dir="Folder for cached files.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]",
 )
 def warmup_command(settings: Settings, config: ConfigFile = None, as_json: Json = False) -> None:
@@ -146,7 +147,9 @@ def warmup_command(settings: Settings, config: ConfigFile = None, as_json: Json 
         if not compile_modules(PACKAGE):
             say(f"can't write bytecode below {PACKAGE}: every process will compile the modules that it imports")
         tell("precompiling headers that are not cached, once for this torch and compiler")
-        done = open_toolchain(settled.device, settled.cache_dir, checked=settled.checked).warm_up()
+        done = open_toolchain(
+            settled.device, settled.cache_dir, checked=settled.checked, syntax=settled.syntax
+        ).warm_up()
         made = None
         if settled.device is DeviceKind.CUDA:  # the host device reads little more than torch from the disk
             made = warmup.once(settled, found, lambda: tell("evaluating the harness's test solution"))

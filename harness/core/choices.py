@@ -96,5 +96,11 @@ AuditMode = Literal["auto", "always", "never"]
 `auto`: if it is installed. `always`: stop if it is not installed. `never`: no.
 """
 
+Syntax = Literal["host", "nvcc"]
+"""Which compiler decides on the host device whether CUDA sources are valid.
+
+`host`: the host device's own. `nvcc`: first nvcc, then the host device's.
+"""
+
 ExecutorName = Literal["local", "ray"]
 """Where builds and evaluations run: this machine, or a Ray cluster."""

@@ -25,6 +25,7 @@ from harness.core.choices import (
     PrecisionClass,
     Rules,
     SandboxMode,
+    Syntax,
 )
 from harness.core.config_values import (
     count_up_to,
@@ -210,6 +211,11 @@ class RunConfig:
         True,
         "On the host device: no checks for data races and accesses out of bounds.",
         option="--unchecked",
+    )
+    syntax: Syntax = setting(
+        one_of(*get_args(Syntax)),
+        "host",
+        "On the host device: nvcc asks an installed nvcc first whether it accepts CUDA sources, host does not.  [host]",
     )
     allow_degenerate: bool = setting(parse_flag, False, "Also evaluate problems that fail to reject wrong answers.")
     policy: Policy = setting(

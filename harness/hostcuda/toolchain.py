@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,14 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.core.choices import Syntax
 from harness.core.environment import MachineError
 from harness.core.status import Failure, Status, one_line
 from harness.core.subprocesses import CommandPool, CommandPoolClosed
+from harness.hostcuda.translate import ask_nvcc
 from harness.hostcuda.translate import build as hostcuda
 from harness.toolchain.diagnostics import Diagnostics, first_error, not_emulated, own_fault
 from harness.toolchain.nvcc_toolchain import NvccToolchain
 from harness.toolchain.spec import ExtensionSpec, is_cuda_file
-from harness.toolchain.toolchain import EMULATED, Plan
+from harness.toolchain.toolchain import EMULATED, Command, Plan
 from harness.toolchain.units import texts_of
 
 MANY_FULL = 3
@@ -32,16 +35,33 @@ Precompiling takes 48 s on two processors and then saves 16 s of 32 s per extens
 """
 
 
+ASKED_CAPABILITY = (9, 0)
+"""Compute capability for which nvcc is asked, unless the extension's own flags say another."""
+
+_LIBRARY_TYPES = Path(__file__).resolve().with_name("library_types")
+_INCLUDE = Path(__file__).resolve().with_name("include")
+
+
 class HostToolchain:
     """Toolchain for the host device: g++ for one CPU.
 
     `checked` compiles CUDA sources with the memory and race checks. The prepared headers and libraries lie below
     `cache` too. Modules are linked against the libraries there, so the process that loads them must have activated
-    these.
+    these. With `syntax="nvcc"`, nvcc compiles CUDA sources first, as for a GPU, and they fail if it refuses them.
+
+    Raises:
+        MachineError: A compiler is missing; with `syntax="nvcc"` also nvcc.
     """
 
-    def __init__(self, cache: Path, *, checked: bool = False, lean_headers: bool = True) -> None:
+    def __init__(
+        self, cache: Path, *, checked: bool = False, syntax: Syntax = "host", lean_headers: bool = True
+    ) -> None:
         self._native = NvccToolchain((), cache, lean_headers=lean_headers)
+        self._asked = (
+            NvccToolchain((ASKED_CAPABILITY,), cache, lean_headers=lean_headers, last_includes=(_LIBRARY_TYPES,))
+            if syntax == "nvcc"
+            else None
+        )
         self._cache = cache
         self._checked = checked
         self._crew = CommandPool(1)
@@ -51,7 +71,8 @@ class HostToolchain:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return f"host checked {self._checked} {hostcuda.fingerprint()} {self._native.fingerprint}"
+        asked = "" if self._asked is None else f" asked {self._asked.fingerprint}"
+        return f"host checked {self._checked} {hostcuda.fingerprint()} {self._native.fingerprint}{asked}"
 
     @property
     def runtime(self) -> tuple[Path, ...]:
@@ -78,11 +99,19 @@ class HostToolchain:
         prepared = self._prepared
         self._precompile_for(inline)
         commands = hostcuda.prepare(inline, folder, checked=self._checked, headers=prepared, own_headers=own)
+        ask: tuple[Command, ...] = ()
+        readable = self.runtime
+        if self._asked is not None and spec.has_cuda_sources:
+            (folder / "nvcc").mkdir()
+            plan = self._asked.prepare_cuda(spec, folder / "nvcc")
+            words = ("nvcc", _INCLUDE, _LIBRARY_TYPES, self._asked.cuda_include, *plan.commands[0])
+            ask = ((sys.executable, "-B", ask_nvcc.__file__, *map(str, words)),)
+            readable += plan.readable
         return Plan(
-            commands=tuple(commands),
+            commands=(*ask, *commands),
             product=hostcuda.module_path(inline, folder).name,
             headers={"cuda.cu": EMULATED},
-            readable=self.runtime,
+            readable=readable,
         )
 
     def _precompile_for(self, spec: ExtensionSpec) -> None:
@@ -96,12 +125,18 @@ class HostToolchain:
                 self._full += 1
                 if self._full < MANY_FULL:
                     return
+        kinds = {kind}
+        if kind is not hostcuda.Precompiled.FULL and any("{" in text for text in spec.cpp_sources):
+            kinds.add(hostcuda.Precompiled.SWITCHED)  # C++ code is a unit of its own
         with suppress(hostcuda.BuildError, CommandPoolClosed):
-            hostcuda.precompile(self._crew, self._prepared, kind, checked=self._checked)
+            for needed in sorted(kinds):
+                hostcuda.precompile(self._crew, self._prepared, needed, checked=self._checked)
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
         if not spec.uses_cuda:
             return self._native.interpret(spec, log, solution=solution)
+        if self._asked is not None and ask_nvcc.REFUSED in log:
+            return self._asked.interpret(spec, log, solution=solution)
         maps = texts_of(spec)
         return Diagnostics(
             error=first_error(log, maps, solution), not_emulated=not_emulated(log, maps, solution), fault=own_fault(log)
@@ -112,7 +147,7 @@ class HostToolchain:
 
         The first time this takes most of a minute.
         """
-        done = dict(self._native.warm_up(wait=wait))
+        done = dict((self._asked or self._native).warm_up(wait=wait))
         try:
             prepared = hostcuda.prepare_headers(self._cache)
         except hostcuda.BuildError as error:
@@ -141,5 +176,6 @@ def _inline(spec: ExtensionSpec, folder: Path) -> ExtensionSpec:
         cpp_sources=tuple(texts[name] for name in spec.compiled if not is_cuda_file(name)),
         cuda_sources=tuple(texts[name] for name in spec.compiled if is_cuda_file(name)),
         compiled=(),
+        no_implicit_headers=True,
         extra_include_paths=(str(folder), *(str(folder / path) for path in spec.extra_include_paths)),
     )

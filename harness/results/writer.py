@@ -47,6 +47,7 @@ SETTINGS_OF_A_RUN = (
     "precision",
     "device_policy",
     "checked",
+    "syntax",
     "policy",
     "allow_degenerate",
     "rules",

@@ -39,6 +39,7 @@ FORMAT = 2
 """Version of the build rules; part of the fingerprint."""
 
 PRODUCT = "module.so"
+NO_NVCC = "nvcc not found: install the CUDA toolkit, or set CUDA_HOME to its folder"
 _LEAN_BUILD = f"{OWN}/build.ninja"
 _FULL_BUILD = f"{OWN}/full.ninja"
 _LEAN_FLAGS = "flags"
@@ -66,6 +67,7 @@ class NvccToolchain:
         lean_headers: False: always use the full headers.
         quick_ways: The fast paths to try, from `fast_paths.WAYS`.
         jobs: Compilers per extension at the same time; None: `MAX_JOBS`, else 8.
+        last_includes: Folders of headers that are read only if no other folder has them.
 
     Raises:
         MachineError: A compiler, ninja or the CUDA headers are missing.
@@ -80,6 +82,7 @@ class NvccToolchain:
         lean_headers: bool = True,
         quick_ways: Collection[str] = fast_paths.WAYS,
         jobs: int | None = None,
+        last_includes: Collection[Path] = (),
     ) -> None:
         self._torch = torch or find_torch()
         self._capabilities = sorted(set(capabilities))
@@ -92,10 +95,11 @@ class NvccToolchain:
         if self._capabilities:
             self._nvcc = find_nvcc()
             if self._nvcc is None:
-                raise MachineError("nvcc not found: install the CUDA toolkit, or set CUDA_HOME to its folder")
+                raise MachineError(NO_NVCC)
             self._cuda_home = cuda_home(self._nvcc)
         self._ninja = _find_ninja()
         self._jobs = jobs or _max_jobs()
+        self._last_includes = tuple(last_includes)
         self._ways = tuple(sorted(quick_ways)) if lean_headers else ()
         cuda = None if self._cuda_home is None else (self._cuda_home / "include", str(nvcc_version(self._nvcc)))
         self._headers = (
@@ -184,6 +188,17 @@ class NvccToolchain:
             readable=(self._headers.folder,) if self._headers is not None and self._headers.folder.exists() else (),
         )
 
+    def prepare_cuda(self, spec: ExtensionSpec, folder: Path) -> Plan:
+        """Write the files of `prepare`; the plan compiles CUDA units, without a link."""
+        plan = self.prepare(spec, folder)
+        objects = [unit.object for unit in units_of(spec) if unit.cuda]
+        return replace(plan, commands=((*plan.commands[0], *objects),), second_try=())
+
+    @property
+    def cuda_include(self) -> Path | None:
+        """The CUDA toolkit's include folder; None without GPUs to compile for."""
+        return None if self._cuda_home is None else self._cuda_home / "include"
+
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
         """Parse what the commands printed."""
         maps = [unit.map for unit in units_of(spec)]
@@ -211,7 +226,7 @@ class NvccToolchain:
         found = list(self._torch.include_folders())
         if cuda and self._cuda_home is not None and (include := self._cuda_home / "include") != Path("/usr/include"):
             found.append(include)
-        return [*found, python_include()]
+        return [*found, python_include(), *self._last_includes]
 
     def _cxx_flags(self, spec: ExtensionSpec) -> list[str]:
         return [*self._common_flags(spec), "-fPIC", f"-std={self._torch.cxx_standard}", *_given(spec.extra_cflags)]

@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from harness.core.choices import PrecisionClass
 from harness.core.problem import InputRules, Problem, Workload
 from tests.hostcuda import corpus_entries
 from tests.hostcuda.corpus_entries import Entry
@@ -56,6 +58,13 @@ def entry_of(path: Path) -> Entry:
     return corpus_entries.load(path)
 
 
+def _precision(header: Mapping[str, Any]) -> PrecisionClass:
+    """Return the class of an entry: one that allows more than float32's errors computes with 16 bits."""
+    if float(header.get("tolerance", 0.0)) <= 1e-3:
+        return PrecisionClass.FP32
+    return PrecisionClass.BF16 if "bfloat16" in str(header["inputs"]) else PrecisionClass.FP16
+
+
 def _assigned(values: Mapping[str, object], ending: str) -> str:
     return "".join(f"        {name} = ({text}){ending}\n" for name, text in values.items())
 
@@ -63,13 +72,15 @@ def _assigned(values: Mapping[str, object], ending: str) -> str:
 def problem(entry: Entry) -> Problem:
     """Return a problem with the entry's inputs, whose reference computes the outputs that it expects."""
     header = entry.header
-    names, expected = ", ".join(header["inputs"]), header["expected"]
-    shaped = "".join(f"        {name} = {name}.reshape(made_{name}.shape).to(made_{name}.dtype)\n" for name in expected)
-    made = {f"made_{name}": header["outputs"][name] for name in expected}
+    names = ", ".join(header["inputs"])
+    # other names than the outputs', since a helper may have an output's name
+    right = {f"right_{name}": text for name, text in header["expected"].items()}
+    made = {f"made_{name}": header["outputs"][name] for name in header["expected"]}
+    shaped = "".join(f"        {a} = {a}.reshape({b}.shape).to({b}.dtype)\n" for a, b in zip(right, made, strict=True))
     source = (
         f"{_VOCABULARY}\n{header.get('helpers', '')}\n\n"
         f"class Model(torch.nn.Module):\n    def forward(self, {names}):\n"
-        f"{_assigned(made, '')}{_assigned(expected, '')}{shaped}        return [{', '.join(expected)}]\n\n\n"
+        f"{_assigned(made, '')}{_assigned(right, '')}{shaped}        return [{', '.join(right)}]\n\n\n"
         f"def get_inputs():\n    if True:\n{_assigned(header['inputs'], '.contiguous()')}    return [{names}]\n\n\n"
         "def get_init_inputs():\n    return []\n"
     )
@@ -81,6 +92,7 @@ def problem(entry: Entry) -> Problem:
         source=source,
         digest=digest,
         workloads={name: Workload(name=name) for name in ("full", "small")},
+        precision=_precision(header),
         rules=InputRules(variants=()),
     )
 

@@ -307,7 +307,7 @@ def main(names: list[str]) -> int:
     checked = "--unchecked" not in names
     headers = build.prepare_headers()
     shim.activate(headers, checked=checked)
-    module = load(SOURCE, "#include <tuple>", FUNCTIONS, checked=checked, name="hostcuda_cases")
+    module = load(SOURCE, functions=FUNCTIONS, checked=checked, name="hostcuda_cases")
     out: dict[str, Any] = {}
     for name in names:
         if name.startswith("--"):

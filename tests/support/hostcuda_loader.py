@@ -6,6 +6,7 @@ import atexit
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -41,7 +42,7 @@ _loaded: dict[str, Any] = {}
 
 def load(
     cuda_source: str | Sequence[str],
-    cpp_source: str | Sequence[str] = "",
+    cpp_source: str | Sequence[str] | None = None,
     functions: Sequence[str] = (),
     *,
     checked: bool = True,
@@ -56,7 +57,7 @@ def load(
 
     Args:
         cuda_source: One or more CUDA texts.
-        cpp_source: One or more C++ texts.
+        cpp_source: One or more C++ texts; None: the declarations of `functions`.
         functions: Names of functions to bind.
         checked: Whether kernels are built with checks.
         name: Name of the extension; None: from a digest.
@@ -74,6 +75,8 @@ def load(
     from harness.untrusted.contestant.hostcuda import shim
 
     cuda = (cuda_source,) if isinstance(cuda_source, str) else tuple(cuda_source)
+    if cpp_source is None:
+        cpp_source = declarations_of("\n".join(cuda), functions)
     cpp = (cpp_source,) if isinstance(cpp_source, str) else tuple(cpp_source)
     key = hashlib.sha256(json.dumps([cuda, cpp, list(functions), checked, list(flags), name]).encode()).hexdigest()
     if key in _loaded:
@@ -99,6 +102,16 @@ def load(
     module = shim.load_module(spec.name, build.module_path(spec, place))
     _loaded[key] = module
     return module
+
+
+def declarations_of(cuda_source: str, functions: Sequence[str]) -> str:
+    """The declarations of functions that a CUDA source defines at the start of a line, as for `cpp_sources`."""
+    found = []
+    for name in functions:
+        match = re.search(rf"^(?!return\b|static\b)[\w:][\w:<>,&* ]*\b{name}\([^)]*\)(?=\s*\{{)", cuda_source, re.M)
+        if match is not None:
+            found.append(f"{match[0]};\n")
+    return "".join(found)
 
 
 def _own_folder() -> Path:

@@ -1,6 +1,11 @@
 // Cooperative groups: thread blocks, tiles, coalesced groups, clusters, the grid. After the CUDA programming guide's chapter of that name.
 #ifndef HOSTCUDA_COOPERATIVE_GROUPS_H
 #define HOSTCUDA_COOPERATIVE_GROUPS_H
+#include "cuda/atomic"
+#include "cuda/std/cassert"
+#include "cuda/std/chrono"
+#include "cuda/std/limits"
+#include "cuda/std/type_traits"
 #include "cuda_runtime.h"
 
 namespace cooperative_groups {
@@ -208,37 +213,6 @@ inline R invoke_one_broadcast(const lanes_group& group, F&& work, A&&... argumen
 }
 template <class G> inline void sync(const G& group, HOSTCUDA_LINE) { group.sync(line); }
 inline void sync(const thread_block&, HOSTCUDA_LINE, HOSTCUDA_PLACE) { thread_block::sync(line, place); }
-
-template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
-template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
-template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
-template <class T> struct bit_and { T operator()(T a, T b) const { return a & b; } };
-template <class T> struct bit_or { T operator()(T a, T b) const { return a | b; } };
-template <class T> struct bit_xor { T operator()(T a, T b) const { return a ^ b; } };
-template <class G, class T, class F> inline T reduce(const G& group, T value, F combine, HOSTCUDA_LINE) {
-    return hostcuda::reduce(group.mask, value, "cooperative_groups::reduce", line, combine);
-}
-namespace detail {
-template <class T, class F> inline T scan(const lanes_group& group, T value, F combine, bool inclusive, int line) {
-    T all[32];
-    hostcuda::warp_collective(hostcuda::WarpOperation::exchange, group.mask, &value, all, sizeof(T), 0, "cooperative_groups::scan", line);
-    T result{};
-    for (unsigned r = 0; r < group.rank + (inclusive ? 1u : 0u); ++r) result = r == 0 ? all[group.lane_of_rank(0)] : combine(result, all[group.lane_of_rank(r)]);
-    return result;
-}
-}  // namespace detail
-template <class T> inline T inclusive_scan(const lanes_group& g, T v, HOSTCUDA_LINE) { return detail::scan(g, v, plus<T>{}, true, line); }
-template <class T, class F> inline T inclusive_scan(const lanes_group& g, T v, F f, HOSTCUDA_LINE) { return detail::scan(g, v, f, true, line); }
-template <class T> inline T exclusive_scan(const lanes_group& g, T v, HOSTCUDA_LINE) { return detail::scan(g, v, plus<T>{}, false, line); }
-template <class T, class F> inline T exclusive_scan(const lanes_group& g, T v, F f, HOSTCUDA_LINE) { return detail::scan(g, v, f, false, line); }
-
-// The copy is made by the calling threads, each its share; wait() is the group's barrier.
-template <class G, class T> inline void memcpy_async(const G& group, T* to, const T* from, std::size_t bytes) {
-    for (std::size_t i = group.thread_rank(); i < bytes / sizeof(T); i += group.size()) to[i] = from[i];
-}
-template <class G> inline void wait(const G& group, HOSTCUDA_LINE) { group.sync(line); }
-inline void wait(const thread_block&, HOSTCUDA_LINE) { thread_block::sync(line); }
-template <unsigned Stages, class G> inline void wait_prior(const G& group, HOSTCUDA_LINE) { group.sync(line); }
 
 }  // namespace cooperative_groups
 #endif

@@ -10,6 +10,7 @@
 #include "hostcuda/device.h"
 #include "hostcuda/launch.h"
 #include "hostcuda/math_intrinsics.h"
+#include "library_types.h"
 #include "vector_functions.h"
 #include "vector_types.h"
 #endif

@@ -13,22 +13,13 @@ from dataclasses import dataclass, field
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from harness.toolchain.cuda_source.syntax import (
-    Tree,
-    at_namespace_scope,
-    declarators,
-    function_declarator,
-    name_node,
-    parameters,
-    walk,
-)
+from harness.toolchain.cuda_source.syntax import walk
 
-__all__ = ["Argument", "Definition", "module_definition", "pointer_type"]
+__all__ = ["Argument", "Definition", "module_definition"]
 
 _HEAD = re.compile(rb"PYBIND11_MODULE\s*\(\s*TORCH_EXTENSION_NAME\s*,\s*(\w+)\s*\)")
 _FUNCTION = re.compile(rb"&?\s*((?:::)?\w+(?:::\w+)*)")
 _TEXTS = {"string_literal", "raw_string_literal", "concatenated_string"}
-_EMPTY_DEFAULT = re.compile(rb"=\s*\{\s*\}")
 _NAME = re.compile(rb'"([A-Za-z_]\w*)"')
 _ARGUMENT = re.compile(
     rb'(?:(?:py|pybind11)::arg\s*\(\s*"([A-Za-z_]\w*)"\s*\)|"([A-Za-z_]\w*)"_a)(?:\s*=\s*(?:'
@@ -105,56 +96,6 @@ def module_definition(source: str) -> Definition | None:
             arguments[bound[0]] = bound[2]
     text = data[node.start_byte : node.end_byte].decode()
     return Definition(text=text, functions=functions, arguments=arguments, doc=doc) if functions else None
-
-
-def pointer_type(source: str, name: str) -> str | None:
-    """Find the type of a pointer to a function that a source declares.
-
-    Returns:
-        The type as text. None if there is no such function, if there are several, or if its form is not supported.
-    """
-    data = _EMPTY_DEFAULT.sub(b"= 0", source.encode())  # the grammar rejects `= {}` there
-    tree = Tree(Parser(Language(tree_sitter_cuda.language())).parse(data).root_node, data, 0, False)
-    found = {
-        _pointer_type(tree, node)
-        for node in walk(tree.root)
-        if node.type in {"declaration", "function_definition"} and _declares(tree, node, name.encode())
-    }
-    return found.pop() if len(found) == 1 else None
-
-
-def _declares(tree: Tree, node: Node, name: bytes) -> bool:
-    declarator = function_declarator(node)
-    named = name_node(declarator) if declarator is not None else None
-    return named is not None and tree.of(named) == name
-
-
-def _pointer_type(tree: Tree, node: Node) -> str | None:
-    """The type of a function if its declarator is only a name with parameters.
-
-    Example: `T f(A a, B b = 1);`.
-    """
-    declarator, result = function_declarator(node), node.child_by_field_name("type")
-    plain = node.child_by_field_name("declarator")
-    if declarator is None or result is None or plain is None or plain.id != declarator.id:
-        return None
-    if node.has_error or not at_namespace_scope(node) or len(declarators(node)) > 1:
-        return None
-    taken = [_type_of(tree, parameter) for parameter in parameters(node)]
-    return f"{tree.of(result).decode()} (*)({', '.join(taken)})"
-
-
-def _type_of(tree: Tree, parameter: Node) -> str:
-    """A parameter without its name and default."""
-    default = parameter.child_by_field_name("default_value")
-    text = tree.of(parameter)
-    end = len(text) if default is None else text.rindex(b"=", 0, default.start_byte - parameter.start_byte)
-    declarator = parameter.child_by_field_name("declarator")
-    named = name_node(declarator) if declarator is not None else None
-    if named is None:
-        return " ".join(text[:end].decode().split())
-    at = named.start_byte - parameter.start_byte
-    return " ".join((text[:at] + text[at + len(tree.of(named)) : end]).decode().split())
 
 
 def _doc(data: bytes, statement: Node, module: bytes) -> str | None:

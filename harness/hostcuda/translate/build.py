@@ -132,6 +132,7 @@ def prepare(
         "cpp_flags": list(spec.extra_cflags),
         "cuda_flags": list(spec.extra_cuda_cflags),
         "include_paths": [str(p) for p in spec.extra_include_paths],
+        "no_implicit_headers": bool(getattr(spec, "no_implicit_headers", False)),
         "own_headers": [str(text) for text in own_headers],
         "checked": checked,
         "mode_flags": list(variant_flags(checked=checked)),
@@ -147,8 +148,8 @@ def prepare(
 def findings(folder: Path) -> dict[str, Any]:
     """Return what the rewriter found in the sources built in `folder`.
 
-    Keys: `not_emulated` (a list of line and construct), `kernels`, `subscript_lines`. All are empty if there is no
-    valid file. The sandboxed command wrote them, so only their form is checked.
+    Keys: `not_emulated` (a list of line and construct), `kernels`. Both are empty if there is no valid
+    file. The sandboxed command wrote them, so only their form is checked.
     """
     try:
         raw = json.loads((folder / "findings.json").read_text())
@@ -157,10 +158,9 @@ def findings(folder: Path) -> dict[str, Any]:
                 {"line": int(x["line"]), "construct": str(x["construct"])[:300]} for x in raw["not_emulated"]
             ],
             "kernels": [str(x)[:300] for x in raw["kernels"]],
-            "subscript_lines": [int(x) for x in raw["subscript_lines"]],
         }
     except (OSError, ValueError, KeyError, TypeError):
-        return {"not_emulated": [], "kernels": [], "subscript_lines": []}
+        return {"not_emulated": [], "kernels": []}
 
 
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$", re.M)

@@ -3,14 +3,14 @@
 Runs in the builder's sandbox, because it reads the solution's sources. `build.prepare` has written `job.json` into
 FOLDER.
 
-The first attempt is one lean unit without pybind11 (`toolchain.headers.lean`). If a source needs more of torch, or
-binds by itself, it is compiled again as torch does it: two units, all of torch's headers, pybind11.
+The first attempt has lean headers and no pybind11 (`toolchain.headers.lean`). If a source needs more of torch, it is
+compiled again with all of torch's headers and pybind11. `cuda.cu` and `main.cpp` are separate units, as in torch; a
+`main.cpp` that only declares functions is joined to `cuda.cu` without a difference (`translate.declared`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import re
@@ -18,8 +18,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,16 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
     sys.path = [p for p in sys.path if p != str(Path(__file__).resolve().parent)]
 
-from harness.hostcuda.translate.bindings import Argument, Definition, module_definition, pointer_type
+from harness.hostcuda.translate.bindings import Argument, Definition, module_definition
+from harness.hostcuda.translate.declared import (
+    declarations,
+    has_torch,
+    joined_declarations,
+    torch_includes,
+    undeclared,
+    undefined,
+    unexported,
+)
 from harness.hostcuda.translate.dynamic import clashes
 from harness.hostcuda.translate.kinds import (
     Precompiled,
@@ -43,8 +53,9 @@ from harness.hostcuda.translate.lacking import (
     among_symbols,
     in_log,
     launching_headers,
+    out_of_sight,
 )
-from harness.hostcuda.translate.macros import defines, is_switch, macros, undefines
+from harness.hostcuda.translate.macros import defines, is_switch, macros
 from harness.hostcuda.translate.refusals import refusals
 from harness.hostcuda.translate.rewrite import rewrite
 from harness.hostcuda.translate.spaces import Spaces, spaces, survey
@@ -101,8 +112,6 @@ def main(folder: Path) -> int:
     cpp = "\n".join(job["cpp_sources"])
     texts = {"cuda.cu": cuda, "main.cpp": cpp}
     rewritten = rewrite(cuda)
-    host = rewrite(cpp) if "<<<" in cpp or "__global__" in cpp else None
-    cpp_text = host.text if host is not None else cpp
     available = Path(job["headers"]["folder"]) / "include"
     lacking = [MissingConstruct(file="cuda.cu", line=f.line, construct=f.construct) for f in rewritten.not_emulated]
     for file, text in texts.items():
@@ -112,7 +121,6 @@ def main(folder: Path) -> int:
             {
                 "not_emulated": [{"line": lack.line, "construct": lack.construct} for lack in lacking],
                 "kernels": list(rewritten.kernels),
-                "subscript_lines": list(rewritten.subscript_lines),
             }
         )
     )
@@ -124,17 +132,18 @@ def main(folder: Path) -> int:
         log = _wrong_calls(job, sides, available)
         log += "".join(f"cuda.cu:{r.line}:{r.column}: error: {r.message}\n" for r in refusals(read))
     log += "".join(f"cuda.cu:{c.line}:{c.column}: error: {c.message}\n" for c in clashes(cuda) if not lacking)
+    if not lacking:
+        log += undeclared(texts, job)
     if not log:
-        code, log = _build(
-            folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, rewritten.subscript_lines, sides
-        )
+        code, log = _build(folder, job, texts, rewritten.text, sides)
     if code != 0:
-        _say(lack for lack in in_log(log) if lack not in lacking)
+        sources = (*texts.values(), *job["own_headers"])
+        _say(lack for lack in in_log(log, available, sources) if lack not in lacking)
         sys.stdout.write(_quoted(log))
         return code
-    undefined = _undefined(Path(job["module"]))
-    _say(among_symbols(undefined, texts.items()))
-    if any(among_symbols([symbol for symbol in undefined if not symbol.startswith(_MANGLED)], texts.items())):
+    symbols = _undefined(Path(job["module"]))
+    _say(among_symbols(symbols, texts.items()))
+    if any(among_symbols([symbol for symbol in symbols if not symbol.startswith(_MANGLED)], texts.items())):
         # Without such a C function the module can't be imported. If torch is built for CUDA, the module would call the
         # real function, which finds no GPU.
         sys.stdout.write("the module calls functions that are not emulated\n")
@@ -194,69 +203,139 @@ def _arrays_on_the_device(sides: Spaces, code: int, log: str) -> tuple[int, str]
     return 1, errors + log
 
 
-def _build(
-    folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, lines: tuple[int, ...], sides: Spaces
-) -> tuple[int, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unit:
+    """One file for the compiler, and the kind of its precompiled headers.
+
+    `headers` is None for a unit that includes parts of torch only, or nothing of it.
+    """
+
+    path: Path
+    headers: Precompiled | None
+
+
+def _build(folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, sides: Spaces) -> tuple[int, str]:
     """Compile lean, then with all headers if that fails; code and log of the last try."""
-    cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
-    opening = switches(job["cuda_flags"]) + '#include "hostcuda/unit.h"\n'
-    bound, log = _bound(job, texts), ""
-    lean = {} if bound is None else {name: without_names_of_pybind11(bound.without(texts[name])) for name in texts}
-    header = None if bound is None else _lean_header(job, list(lean.values()))
-    if bound is not None and header is not None:
-        unit = folder / "unit.cpp"
-        (folder / _OWN).mkdir(exist_ok=True)
-        (folder / _OWN / UNIT).write_text(header)
-        unit.write_text(
-            f"#include <{UNIT}>\n"
-            + opening
-            + cpp[0]
-            + '#line 1 "main.cpp"\n'
-            + lean["main.cpp"]
-            + "\n"
-            + cpp[1]
-            + cuda[0]
-            + _ARRAYS_ARE_SAID
-            + '#line 1 "cuda.cu"\n'
-            + without_names_of_pybind11(bound.without(cuda_text))
-            + "\n"
-            + _bindings(job, bound, lines, texts["main.cpp"])
-        )
-        compiled, log = _compile(job, unit, lean=True)
+    bound = _bound(job, texts)
+    lean = None if bound is None else _lean_units(folder, job, texts, cuda_text, bound)
+    log = ""
+    available = Path(job["headers"]["folder"]) / "include"
+    if lean is not None:
+        units, exported = lean
+        compiled, log = _compile_all(job, units)
         code, log = _arrays_on_the_device(sides, compiled, log)
         if code != 0 and compiled == 0:
             return code, log
+        if error := undefined(log, exported):
+            return 1, error
         if code == 0:
-            code, log = _link(job, [unit.with_suffix(".o")])
+            if error := unexported(units[0].path.with_suffix(".o"), exported):
+                return 1, error
+            code, log = _link(job, [unit.path.with_suffix(".o") for unit in units])
             if code == 0:
                 return 0, log
         elif (
             not _may_be_mended(log, job["headers"]["include_flags"])
-            or any(in_log(log))
+            or any(in_log(log, available, (*texts.values(), *job["own_headers"])))
+            or out_of_sight(log, available)
             or _is_own_fault(log, texts, job["headers"]["include_flags"])
         ):
             return code, log
     theirs = Path(job["headers"]["torch_include"])
-    if any(launching_headers(text, Path(job["headers"]["folder"]) / "include", theirs) for text in texts.values()):
+    if any(launching_headers(text, available, theirs) for text in texts.values()):
         return 1, log or "an included header of torch launches kernels\n"  # a full build takes minutes and fails too
-    units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
-    units[0].write_text(
-        opening + cuda[0] + _ARRAYS_ARE_SAID + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines)
-    )
-    units[1].write_text(
-        opening + cpp[0] + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job, texts["main.cpp"])
-    )
-    begun: list[subprocess.Popen[str]] = []
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        other = pool.submit(_compile, job, units[1], lean=False, begun=begun)
-        code, log = _arrays_on_the_device(sides, *_compile(job, units[0], lean=False))
-        if code == 0:
-            code, log = other.result()
-        else:
-            _end(begun)  # the other unit may take a minute, and its result does not matter
+    units = _full_units(folder, job, texts, cuda_text)
+    code, log = _arrays_on_the_device(sides, *_compile_all(job, units))
     if code != 0:
         return code, log
-    return _link(job, [unit.with_suffix(".o") for unit in units])
+    return _link(job, [unit.path.with_suffix(".o") for unit in units])
+
+
+def _lean_units(
+    folder: Path,
+    job: dict[str, Any],
+    texts: dict[str, str],
+    cuda_text: str,
+    bound: Definition,
+) -> tuple[list[_Unit], list[str]] | None:
+    """The units without pybind11, the one with `cuda.cu` first.
+
+    None if they may not suffice. Also the functions that this unit must define for others, if `main.cpp` is joined
+    to it.
+    """
+    plain = {name: without_names_of_pybind11(bound.without(text)) for name, text in texts.items()}
+    header = _lean_header(job, list(plain.values()))
+    if header is None:
+        return None
+    (folder / _OWN).mkdir(exist_ok=True)
+    (folder / _OWN / UNIT).write_text(header)
+    torch = f"#include <{UNIT}>\n"
+    cuda = without_names_of_pybind11(bound.without(cuda_text))
+    in_cuda = bound.text != "" and bound.text in texts["cuda.cu"]
+    kind = kind_of((), job["cuda_flags"])
+    declared = declarations(plain["main.cpp"])
+    names = list(bound.functions.values())
+    if (
+        declared is not None
+        and (has_torch(texts["cuda.cu"], job) or not (declared.strip() or names))
+        and (in_cuda or all(re.fullmatch(r"\w+", name) for name in names))
+    ):
+        before, after, chosen = joined_declarations(declared, () if in_cuda else names)
+        text = _cuda_unit(job, texts["cuda.cu"], before, cuda, torch) + after + _bindings(job, bound, chosen)
+        unit = _written(folder / "unit.cpp", text, kind if has_torch(texts["cuda.cu"], job) else None)
+        return [unit], list(chosen)
+    first = _cuda_unit(job, texts["cuda.cu"], "", cuda, torch) + (_bindings(job, bound, {}) if in_cuda else "")
+    opening = torch + '#include "hostcuda/bind.h"\n' if has_torch(texts["main.cpp"], job) else ""
+    second = (
+        opening
+        + _opening(job["cpp_flags"])
+        + '#line 1 "main.cpp"\n'
+        + plain["main.cpp"]
+        + "\n"
+        + ("" if in_cuda else _bindings(job, bound, {}))
+    )
+    return [
+        _written(folder / "unit.cpp", first, kind if has_torch(texts["cuda.cu"], job) else None),
+        _written(folder / "lean_main.cpp", second, Precompiled.SWITCHED if opening else None),
+    ], []
+
+
+def _full_units(folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str) -> list[_Unit]:
+    """The units as torch compiles them: all headers, pybind11."""
+    cuda, main = (Precompiled.FULL if has_torch(texts[name], job) else None for name in ("cuda.cu", "main.cpp"))
+    second = _opening(job["cpp_flags"]) + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job)
+    return [
+        _written(folder / "cuda_unit.cpp", _cuda_unit(job, texts["cuda.cu"], "", cuda_text, ""), cuda),
+        _written(folder / "main_unit.cpp", second, main),
+    ]
+
+
+def _cuda_unit(job: dict[str, Any], source: str, before: str, cuda_text: str, torch: str) -> str:
+    """The text of the unit with `cuda.cu`.
+
+    `before` and `torch` come before CUDA's headers.
+    """
+    if has_torch(source, job):
+        before = f"{torch}{before}#define HOSTCUDA_TORCH 1\n"
+    else:
+        before += torch_includes(source, Path(job["headers"]["torch_include"]))
+    return (
+        before
+        + '#line 1 "hostcuda/opening.h"\n'
+        + switches(job["cuda_flags"])
+        + '#include "hostcuda/unit.h"\n'
+        + _opening(job["cuda_flags"])
+        + _ARRAYS_ARE_SAID
+        + '#line 1 "cuda.cu"\n'
+        + cuda_text
+        + "\n"
+        + _registration(job)
+    )
+
+
+def _written(path: Path, text: str, headers: Precompiled | None) -> _Unit:
+    path.write_text(text)
+    return _Unit(path=path, headers=headers)
 
 
 def _lean_header(job: dict[str, Any], texts: list[str]) -> str | None:
@@ -296,7 +375,7 @@ def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
     """The functions to bind without pybind11.
 
     These are the listed functions, or those of a module definition that only names functions. Nothing is bound if no
-    source defines a module; the import then fails.
+    source defines a module; the import then fails. None if only pybind11 can tell.
     """
     if job["functions"] is not None:
         return Definition(text="", functions={name: name for name in job["functions"]})
@@ -306,13 +385,9 @@ def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
     return found[0] if len(found) == 1 else None
 
 
-def _opening(flags: list[str]) -> tuple[str, str]:
-    """The author's macros as directives, and directives that undo them.
-
-    CUDA's switches are handled separately.
-    """
-    given = {name: value for name, value in macros(flags).items() if not is_switch(name)}
-    return defines(given), undefines(given)
+def _opening(flags: list[str]) -> str:
+    """The author's macros as directives, without CUDA's switches."""
+    return defines({name: value for name, value in macros(flags).items() if not is_switch(name)})
 
 
 def _say(lacking: Iterable[MissingConstruct]) -> None:
@@ -337,47 +412,23 @@ def _undefined(module: Path) -> list[str]:
     return [line.split()[-1].split("@")[0] for line in done.stdout.splitlines() if line.split()]
 
 
-def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:
-    listed = ", ".join(str(n) for n in (*lines, 0))
-    return (
-        f"static const int hostcuda_lines[] = {{{listed}}};\n"
-        f"static const ::hostcuda::ModuleRegistration hostcuda_module({int(job['checked'])}, hostcuda_lines);\n"
-    )
+def _registration(job: dict[str, Any]) -> str:
+    return f"static const ::hostcuda::ModuleRegistration hostcuda_module({int(job['checked'])});\n"
 
 
-def _chosen(job: dict[str, Any], functions: Iterable[str], cpp: str) -> tuple[str, dict[str, str]]:
-    """Declare references to functions that CUDA overloads; also each bound name.
+def _bindings(job: dict[str, Any], bound: Definition, chosen: Mapping[str, str]) -> str:
+    """The module without pybind11.
 
-    torch binds a listed function without CUDA's headers, so `norm` means the author's function only. A name that C's
-    library has too is ambiguous in torch as well, and is left out.
+    `chosen` has the names of functions that differ in this unit.
     """
-    text, names = "", {function: function for function in functions}
-    if job["functions"] is None:
-        return text, names
-    library = ctypes.CDLL(None)
-    theirs = _functions(Path(job["headers"]["folder"]) / "include" / "hostcuda")
-    for number, function in enumerate(functions):
-        if function.encode() not in theirs or hasattr(library, function):
-            continue
-        kind = pointer_type(cpp, function)
-        if kind is not None:
-            names[function] = f"hostcuda_chosen{number}"
-            text += f"static constexpr auto& {names[function]} = *static_cast<{kind}>(&{function});\n"
-    return text, names
-
-
-def _bindings(job: dict[str, Any], bound: Definition, lines: tuple[int, ...], cpp: str) -> str:
-    if not bound.functions:
-        return _registration(job, lines)
-    chosen, by = _chosen(job, bound.functions.values(), cpp)
+    if not bound.functions and bound.text == "" and job["functions"] is None:
+        return ""
     methods = "".join(
-        f"    {_method(by[function], name, bound.arguments.get(name, ()))},\n"
+        f"    {_method(chosen.get(function, function), name, bound.arguments.get(name, ()))},\n"
         for name, function in bound.functions.items()
     )
     return (
-        _registration(job, lines)
-        + chosen
-        + f"static PyMethodDef hostcuda_methods[] = {{\n{methods}    {{nullptr, nullptr, 0, nullptr}}}};\n"
+        f"static PyMethodDef hostcuda_methods[] = {{\n{methods}    {{nullptr, nullptr, 0, nullptr}}}};\n"
         + f"static PyModuleDef hostcuda_definition = {{PyModuleDef_HEAD_INIT, {json.dumps(job['name'])}, "
         f"{bound.doc or 'nullptr'}, -1, hostcuda_methods, nullptr, nullptr, nullptr, nullptr}};\n"
         + f"PyMODINIT_FUNC PyInit_{job['name']}() {{ return PyModule_Create(&hostcuda_definition); }}\n"
@@ -399,15 +450,14 @@ def _made(default: str) -> str:
     return f"+[]() -> PyObject* {{ return hostcuda::bind::made({default}); }}"
 
 
-def _pybind(job: dict[str, Any], cpp: str) -> str:
+def _pybind(job: dict[str, Any]) -> str:
     if job["functions"] is None:
         return ""
-    chosen, by = _chosen(job, job["functions"], cpp)
     lines = "".join(
-        f"    m.def({json.dumps(name)}, torch::wrap_pybind_function({by[name]}), {json.dumps(text)});\n"
+        f"    m.def({json.dumps(name)}, torch::wrap_pybind_function({name}), {json.dumps(text)});\n"
         for name, text in job["functions"].items()
     )
-    return f"{chosen}PYBIND11_MODULE({job['name']}, m) {{\n{lines}}}\n"
+    return f"PYBIND11_MODULE({job['name']}, m) {{\n{lines}}}\n"
 
 
 def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
@@ -419,30 +469,52 @@ def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
         process.kill()
 
 
-def _compile(
-    job: dict[str, Any], unit: Path, *, lean: bool, begun: list[subprocess.Popen[str]] | None = None
-) -> tuple[int, str]:
+def _compile_all(job: dict[str, Any], units: Sequence[_Unit]) -> tuple[int, str]:
+    """Compile units at the same time.
+
+    Returns code and log of the first one that fails, in their order.
+    """
+    begun: list[subprocess.Popen[str]] = []
+    with ThreadPoolExecutor(max_workers=max(1, len(units) - 1)) as pool:
+        others = [pool.submit(_compile, job, unit, begun=begun) for unit in units[1:]]
+        code, log = _compile(job, units[0])
+        if code != 0:
+            _end(begun)  # another unit may take a minute, and its result does not matter
+            return code, log
+        for other in others:
+            code, more = other.result()
+            log += more
+            if code != 0:
+                return code, more
+    return 0, log
+
+
+def _compile(job: dict[str, Any], unit: _Unit, *, begun: list[subprocess.Popen[str]] | None = None) -> tuple[int, str]:
     """Compile one unit; exit code and log. The compiler's process is added to `begun`."""
     headers = job["headers"]
-    kind = kind_of((), job["cuda_flags"]) if lean else Precompiled.FULL
-    place = Path(headers["headers"]) / job["precompiled"][kind]
-    text = ["-include", "hostcuda/prelude.h"] if lean else ["-DHOSTCUDA_FULL=1", "-include", "hostcuda/prelude.h"]
-    ready = (place / "prelude.h.gch").exists()  # made last
-    forced = ["-include", str(place / "prelude.h")] if ready else text
-    stand_ins = [DEFINE, f"-I{unit.parent / _OWN}", f"-I{Path(headers['headers']) / 'lean'}"]
+    forced: list[str] = []
+    stand_ins: list[str] = []
+    if unit.headers is not None:
+        place = Path(headers["headers"]) / job["precompiled"][unit.headers]
+        full = unit.headers is Precompiled.FULL
+        text = ["-DHOSTCUDA_FULL=1", "-include", "hostcuda/prelude.h"] if full else ["-include", "hostcuda/prelude.h"]
+        ready = (place / "prelude.h.gch").exists()  # made last
+        forced = ["-include", str(place / "prelude.h")] if ready else text
+        if not full:
+            stand_ins = [DEFINE, f"-I{unit.path.parent / _OWN}", f"-I{Path(headers['headers']) / 'lean'}"]
     command = [
         headers["compiler"],
         *headers["common_flags"],
         *job["mode_flags"],
-        *(stand_ins if lean else []),
+        *stand_ins,
         *headers["include_flags"],
         *(f"-I{p}" for p in job["include_paths"]),
         *forced,
-        *([] if lean else [f"-DTORCH_EXTENSION_NAME={job['name']}"]),
+        *([] if stand_ins else [f"-DTORCH_EXTENSION_NAME={job['name']}"]),
         "-c",
         "-o",
-        str(unit.with_suffix(".o")),
-        str(unit),
+        str(unit.path.with_suffix(".o")),
+        str(unit.path),
     ]
     process = subprocess.Popen(
         command,
@@ -450,7 +522,7 @@ def _compile(
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env={**os.environ, "TMPDIR": str(unit.parent)},  # a killed compiler leaves its files behind
+        env={**os.environ, "TMPDIR": str(unit.path.parent)},  # a killed compiler leaves its files behind
     )
     if begun is not None:
         begun.append(process)

@@ -35,7 +35,6 @@ class SourceEdits:
     declared_clusters: dict[bytes, bytes] = field(default_factory=dict)
     shared_names: set[bytes] = field(default_factory=set)
     outer_shared: dict[bytes, bytes] = field(default_factory=dict)
-    subscript_lines: set[int] = field(default_factory=set)
     not_emulated: list[tuple[int, str]] = field(default_factory=list)
     counter: int = 0
     marked: Container[bytes] = ()

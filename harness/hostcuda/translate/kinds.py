@@ -21,7 +21,7 @@ class Precompiled(StrEnum):
     LEAN = "lean"
     """The parts of torch that lean units share, and CUDA's headers with torch's own switches."""
     SWITCHED = "switched"
-    """The same without CUDA's headers, for units with other switches."""
+    """The same without CUDA's headers: for units with other switches, and for `main.cpp`, which g++ compiles."""
     FULL = "full"
     """All of torch."""
 

@@ -7,12 +7,16 @@ either remains an error of the source.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MissingConstruct", "among_includes", "among_symbols", "in_log", "launching_headers"]
+from harness.toolchain.headers.fallback import first_error
+from harness.toolchain.headers.lean import without_comments
+
+__all__ = ["MissingConstruct", "among_includes", "among_symbols", "in_log", "launching_headers", "out_of_sight"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +192,44 @@ _REFUSED = re.compile(
 """Template arguments that the harness's headers refuse by name. A source's own assertions have another location."""
 
 
+_IN_PARTS = ("cub", "cuda", "thrust", "cutlass", "cute")
+"""Namespaces of which the host device has parts. A name that a part lacks may be in the real header."""
+
+
+_LIBRARIES_IN_PARTS = re.compile(r"(?:cub|thrust|cuda|nv|cutlass|cute|cooperative_groups)(?:/|\.h$)")
+
+
+@functools.cache
+def _names(available: Path) -> frozenset[str]:
+    """All words in the headers of the host device."""
+    texts = (path.read_text() for path in available.rglob("*") if path.is_file() and path.suffix != ".md")
+    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", without_comments(text)))
+
+
+def out_of_sight(log: str, available: Path) -> bool:
+    """Whether the first error is a name of CUDA that the source does not include.
+
+    Names of torch's CUDA library count too. torch's umbrella headers include neither, so all of torch would not help.
+    """
+    error = first_error(log)
+    found = None if error is None else _OUT_OF_SIGHT.match(error.message)
+    if found is None:
+        return False
+    name = found[1] or found[2]
+    of_cuda = found[1] is not None or _family(name, _NAME_FAMILIES) is not None
+    return _OF_CUDA.fullmatch(name) is not None or (of_cuda and name in _names(available))
+
+
+_OUT_OF_SIGHT = re.compile(
+    r"'(\w+)' (?:is not a member of|in namespace) '(?:at|c10)::cuda\b"
+    r"|'(\w+)' (?:was not declared|has not been declared|does not name a)"
+)
+_OF_CUDA = re.compile(
+    r"(?:cublas|CUBLAS_|curand|CURAND_|CUDART_|CUDA_KERNEL_LOOP|__nv_|(?:C10|AT)_CUDA_)\w*"
+    r"|cooperative_groups|nvcuda|wmma"
+)
+
+
 def among_includes(file: str, text: str, available: Path) -> Iterator[MissingConstruct]:
     """Find headers of CUDA and torch that a source includes but the host device lacks.
 
@@ -231,21 +273,35 @@ def launching_headers(text: str, available: Path, installed: Path) -> bool:
     return False
 
 
-def in_log(log: str) -> Iterator[MissingConstruct]:
-    """Yield the headers and names of CUDA or torch that a failed compilation needed."""
+def in_log(log: str, available: Path, sources: Iterable[str]) -> Iterator[MissingConstruct]:
+    """Find the headers and names of CUDA or torch that a failed compilation needed.
+
+    A name that a header of the host device declares is not one of them: the source does not include that header.
+    Names of CUB, Thrust and libcu++ are an exception once a source includes one of these libraries, because which
+    of their headers include which depends on their version.
+
+    Args:
+        log: The compiler's output.
+        available: The host device's include folder.
+        sources: The texts of the solution.
+
+    Yields:
+        A construct per header or name.
+    """
+    in_parts = any(_LIBRARIES_IN_PARTS.match(name) for text in sources for name in _INCLUDE.findall(text))
     for match in _MISSING_HEADER.finditer(log):
         if family := _family(match[3], _HEADER_FAMILIES):
             yield MissingConstruct(file=match[1], line=int(match[2]), construct=f"{family} (#include <{match[3]}>)")
     for match in _UNKNOWN_NAME.finditer(log):
         owner = match[4] or match[6]
         within = (owner or "") + (match[5] or match[7] or "")
-        if owner in ("cub", "cuda", "thrust", "cutlass", "cute"):
+        if owner in _IN_PARTS:
             family, name = _family(owner, _NAME_FAMILIES), f"{owner}::{match[3]}"
         elif owner in ("at", "c10") and _lacks(within, match[3]):
             family, name = "this part of torch", f"{within}::{match[3]}"
         else:
             family, name = _family(match[3], _NAME_FAMILIES), match[3]
-        if family is not None:
+        if family is not None and ((owner in _IN_PARTS and in_parts) or match[3] not in _names(available)):
             yield MissingConstruct(file=match[1], line=int(match[2]), construct=f"{family} ({name})")
     for match in _OF_AN_OBJECT.finditer(log):
         if _OF_ITS_ALLOCATOR.fullmatch(match[3]):

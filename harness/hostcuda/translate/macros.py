@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-__all__ = ["TORCH_SWITCHES", "defines", "is_switch", "macros", "undefines"]
+__all__ = ["TORCH_SWITCHES", "defines", "is_switch", "macros"]
 
 TORCH_SWITCHES = (
     "-D__CUDA_NO_HALF_OPERATORS__",
@@ -73,8 +73,3 @@ def defines(given: Mapping[str, str | None]) -> str:
     return "".join(
         f"#define {name} {value}\n".replace(" \n", "\n") for name, value in given.items() if value is not None
     )
-
-
-def undefines(given: Mapping[str, str | None]) -> str:
-    """`#undef` lines for the same macros."""
-    return "".join(f"#undef {name.partition('(')[0]}\n" for name, value in given.items() if value is not None)

@@ -332,7 +332,8 @@ def _text_of(kind: Precompiled, prelude: str, stand_ins: lean.LeanHeaders) -> st
     shared = stand_ins.precompiled("core") + prelude
     if kind is Precompiled.SWITCHED:
         return shared
-    return shared + defines(macros(TORCH_SWITCHES)) + '#include "hostcuda/headers.h"\n'
+    cuda = ("headers.h", "bind.h", "torch_unit.h")
+    return shared + defines(macros(TORCH_SWITCHES)) + "".join(f'#include "hostcuda/{name}"\n' for name in cuda)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -177,7 +177,7 @@ def _refused(tree: Tree, node: Node, variables: dict[bytes, _Variable]) -> str:
         while written is not None and written.type == "subscript_expression":
             written, subscripts = written.child_by_field_name("argument"), subscripts + 1
         variable = variables.get(tree.of(written)) if written is not None and written.type == "identifier" else None
-        if variable is not None and variable.constant and subscripts == variable.dimensions:
+        if variable is not None and variable.constant and subscripts == variable.dimensions == 0:
             return "expression must be a modifiable lvalue"
     if node.type == "identifier" and node.parent is not None and node.parent.type != "qualified_identifier":
         variable = variables.get(tree.of(node))

@@ -50,7 +50,7 @@ __all__ = ["NotTranslated", "RewrittenSource", "rewrite"]
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
 _LAST_ARGUMENTS = b"__VA_ARGS__"
-_HOLDS_CUDA = re.compile(rb"<<<|__(?:shared|global|device|constant)__|\b(?:new|delete|malloc|free)\b")
+_HOLDS_CUDA = re.compile(rb"<<<|__(?:shared|global|device|constant)__|\b(?:new|delete|malloc|free)\b|\]\s*\[")
 
 _MOST_PIECES = 400
 """Each piece is parsed with as many blanks around it as the source is long."""
@@ -78,14 +78,12 @@ class NotTranslated:
 class RewrittenSource:
     """The rewritten source, with the same line numbers.
 
-    `kernels` are the names of `__global__` functions. `subscript_lines` index a `__shared__` array, whose inner bounds
-    a kernel may exceed on purpose.
+    `kernels` are the names of `__global__` functions.
     """
 
     text: str
     kernels: tuple[str, ...]
     not_emulated: tuple[NotTranslated, ...]
-    subscript_lines: tuple[int, ...]
 
 
 def rewrite(source: str) -> RewrittenSource:
@@ -119,7 +117,6 @@ def rewrite(source: str) -> RewrittenSource:
         text=applied(state).decode(errors="replace"),
         kernels=tuple(name.decode(errors="replace") for name in state.kernels),
         not_emulated=tuple(refused),
-        subscript_lines=tuple(sorted(state.subscript_lines)),
     )
 
 
@@ -136,7 +133,7 @@ def _parsed(state: SourceEdits, clean: bytes) -> list[Tree]:
 
 
 def _macro_bodies(state: SourceEdits, tree: Tree) -> Iterator[Tree]:
-    """Bodies of macros with CUDA syntax, parsed as statements or declarations."""
+    """Bodies of macros with CUDA syntax or arrays of arrays, parsed as statements or declarations."""
     for node in walk(tree.root):
         if node.type not in {"preproc_def", "preproc_function_def"}:
             continue
@@ -254,9 +251,7 @@ def _edit(state: SourceEdits, tree: Tree, node: Node, side: CodeSide | None) -> 
         for asked in architecture_words(tree, node):
             state.edits.append(Edit(asked.start_byte + tree.offset, asked.end_byte + tree.offset, _NO_ARCHITECTURE))
     elif node.type == "subscript_expression":
-        base = node.child_by_field_name("argument")
-        if base is not None and tree.of(base) in state.shared_names and not tree.in_macro:
-            state.subscript_lines.add(node.start_point[0] + 1)
+        _edit_subscript(state, tree, node)
     for child in node.children:
         _edit(state, tree, child, side)
 
@@ -277,7 +272,6 @@ def _rendered(
         declared_clusters=state.declared_clusters,
         shared_names=state.shared_names,
         outer_shared=state.outer_shared,
-        subscript_lines=state.subscript_lines,
         counter=state.counter,
         marked=state.marked,
         conditional=state.conditional,
@@ -489,6 +483,22 @@ def _edit_delete(state: SourceEdits, tree: Tree, node: Node, heap: bytes) -> Non
     start, at, end = (place + tree.offset for place in (node.start_byte, value.start_byte, value.end_byte))
     state.replace(start, at, called, in_macro=tree.in_macro)
     state.edits.append(Edit(end, end, b")"))
+
+
+def _edit_subscript(state: SourceEdits, tree: Tree, node: Node) -> None:
+    """Take the compiler's check of bounds from a subscript of a `__shared__` array.
+
+    Kernels exceed its inner bounds on purpose (`s[0][t]` for all of `s`); the shadow memory guards the whole of it.
+    """
+    base = node.child_by_field_name("argument")
+    if base is None or node.has_error or base.end_byte + tree.offset > tree.end:
+        return
+    root: Node | None = base
+    while root is not None and root.type == "subscript_expression":
+        root = root.child_by_field_name("argument")
+    if root is not None and tree.of(root) in state.shared_names:
+        start, end = base.start_byte + tree.offset, base.end_byte + tree.offset
+        state.edits += [Edit(start, start, b"::hostcuda::without_bounds("), Edit(end, end, b")")]
 
 
 def _edit_wait(state: SourceEdits, tree: Tree, node: Node) -> None:

@@ -74,7 +74,13 @@ class LocalExecutor:
         self._seats = {slot.name: (slot, env) for slot, env in seats(config, environment)}
         # A module may run on any slot, and a GPU can't load code for another major compute capability.
         capabilities = capabilities_in_use(environment, config.workers)
-        toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked, capabilities=capabilities)
+        toolchain = open_toolchain(
+            config.device,
+            config.cache_dir,
+            checked=config.checked,
+            syntax=config.syntax,
+            capabilities=capabilities,
+        )
         self.runtime = next((str(folder) for folder in toolchain.runtime), None)
         """Folder of the libraries that modules for the host device need."""
         self._settings = referee_config(config, self.runtime)

@@ -48,12 +48,13 @@ def build(
     folder = Path(tempfile.mkdtemp(prefix="harness-build-"))
     try:
         with _opening:
-            key = repr((config.cache_dir, config.device, config.checked, config.sandbox, capability))
+            key = repr((config.cache_dir, config.device, config.checked, config.syntax, config.sandbox, capability))
             if key not in _opened:
                 toolchain = open_toolchain(
                     config.device,
                     config.cache_dir,
                     checked=config.checked,
+                    syntax=config.syntax,
                     capabilities=() if capability is None else (capability,),
                 )
                 cache = BuildCache(config.cache_dir, config.cache_limit_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from harness.core.choices import DeviceKind
+from harness.core.choices import DeviceKind, Syntax
 from harness.core.environment import MachineError, query_gpus
 from harness.core.visible_gpus import Capability, capabilities_of
 from harness.hostcuda.toolchain import HostToolchain
@@ -14,7 +14,12 @@ from harness.toolchain.toolchain import Toolchain
 
 
 def open_toolchain(
-    device: DeviceKind, cache: Path, *, checked: bool = False, capabilities: Collection[Capability] = ()
+    device: DeviceKind,
+    cache: Path,
+    *,
+    checked: bool = False,
+    syntax: Syntax = "host",
+    capabilities: Collection[Capability] = (),
 ) -> Toolchain:
     """Open the toolchain for `device`, with shared headers below `cache`.
 
@@ -22,13 +27,14 @@ def open_toolchain(
         device: The device to compile for.
         cache: The cache folder.
         checked: Enable the run-time checks of the host device.
+        syntax: Whether the host device asks nvcc about CUDA sources first.
         capabilities: Compute capabilities that a module needs code for. If empty, those of all GPUs of this machine.
 
     Raises:
         MachineError: A tool is missing, or NVML reports no GPU.
     """
     if device is DeviceKind.HOST:
-        return HostToolchain(cache, checked=checked)
+        return HostToolchain(cache, checked=checked, syntax=syntax)
     if not capabilities:
         gpus, _, _, reason = query_gpus()
         capabilities = capabilities_of(gpus)

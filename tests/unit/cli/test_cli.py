@@ -459,6 +459,27 @@ def test_a_missing_gpu_is_code_3_before_anything_starts(
     assert not pipeline.configs
 
 
+def test_a_missing_nvcc_is_code_3_before_anything_starts(
+    place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(place / "no_toolkit"))
+    pipeline = Pipeline()
+    done = call("eval", "solutions", "--device", "host", "--syntax", "nvcc", pipeline=pipeline)
+    assert done.code == 3
+    assert "nvcc not found: install the CUDA toolkit" in done.err
+    assert "leave out --syntax nvcc" in done.err
+    assert not pipeline.configs
+    assert call("eval", "solutions", "--device", "host", "--syntax", "host", pipeline=pipeline).code == 0
+    assert [config.syntax for config in pipeline.configs] == ["host"]
+
+
+def test_another_syntax_is_a_wrong_call(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--device", "host", "--syntax", "clang")
+    assert done.code == 2
+    assert "syntax" in done.err
+    assert "host, nvcc" in done.err or "host or nvcc" in done.err
+
+
 def test_a_fault_of_the_harness_shows_its_traceback_and_is_code_3(place: Path, call: Call) -> None:
     done = call("eval", "solutions", "--device", "host", pipeline=Pipeline(raises=ZeroDivisionError("ours")))
     assert done.code == 3
@@ -1102,16 +1123,16 @@ def test_warmup_prepares_the_device_that_eval_would_take(
         def warm_up(self) -> dict[str, Any]:
             return {"precompiled": ["plain"]}
 
-    def open_toolchain(device: DeviceKind, cache: Path, *, checked: bool) -> Toolchain:
-        opened.append((device, cache, checked))
+    def open_toolchain(device: DeviceKind, cache: Path, *, checked: bool, syntax: str) -> Toolchain:
+        opened.append((device, cache, checked, syntax))
         return Toolchain()
 
     monkeypatch.setattr("harness.cli.machine.open_toolchain", open_toolchain)
     (place / "my.yaml").write_text("device: host\ncache_dir: built\n")
-    done = call("warmup", "--config", "my.yaml", "--unchecked", "--json")
+    done = call("warmup", "--config", "my.yaml", "--unchecked", "--syntax", "nvcc", "--json")
     assert done.code == 0, done.err
     assert "precompiling headers that are not cached" in done.err, "there may be nothing to do"
     assert json.loads(done.out)["done"] == {"precompiled": ["plain"]}
-    assert opened == [(DeviceKind.HOST, place / "built", False)]
+    assert opened == [(DeviceKind.HOST, place / "built", False, "nvcc")]
     assert "ready for device host" in call("warmup", "--device", "host", "--cache", "other").out
-    assert opened[1] == (DeviceKind.HOST, place / "other", True)
+    assert opened[1] == (DeviceKind.HOST, place / "other", True, "host")

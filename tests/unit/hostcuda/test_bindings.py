@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.translate.bindings import Argument, module_definition, pointer_type
+from harness.hostcuda.translate.bindings import Argument, module_definition
 
 HEAD = "torch::Tensor f(torch::Tensor x);\n"
 
@@ -72,28 +72,3 @@ def test_arguments_names_and_defaults_are_read() -> None:
 def test_any_text_is_read_without_failing(body: str) -> None:
     found = module_definition(module(body))
     assert found is None or all(name.isidentifier() for name in found.functions)
-
-
-@pytest.mark.parametrize(
-    ("source", "kind"),
-    [
-        ("torch::Tensor norm(torch::Tensor x);", "torch::Tensor (*)(torch::Tensor)"),
-        (
-            "void norm(const at::Tensor& x, double p = 2.0, int64_t dim);",
-            "void (*)(const at::Tensor&, double, int64_t)",
-        ),
-        (
-            "std::vector<torch::Tensor> norm(std::vector<torch::Tensor> xs = {},\n  bool b);",
-            "std::vector<torch::Tensor> (*)(std::vector<torch::Tensor>, bool)",
-        ),
-        ("at::Tensor norm(at::Tensor);\nat::Tensor norm(at::Tensor x) { return x; }", "at::Tensor (*)(at::Tensor)"),
-        ("at::Tensor norm();", "at::Tensor (*)()"),
-        ("at::Tensor norm(at::Tensor x);\nat::Tensor norm(double x);", None),
-        ("at::Tensor& norm(at::Tensor x);", None),
-        ("namespace mine { struct S { int norm(int x); }; }", None),
-        ("at::Tensor other(at::Tensor norm);", None),
-        ("at::Tensor norm(at::Tensor x", None),
-    ],
-)
-def test_which_function_is_meant_by_a_name_that_others_have(source: str, kind: str | None) -> None:
-    assert pointer_type(source, "norm") == kind

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from harness.core.subprocesses import CommandPool
 from harness.hostcuda.translate import build, kinds, preparation
 from harness.hostcuda.translate import compile as compiling
 from harness.hostcuda.translate.kinds import Precompiled
+from tests.support.hostcuda_loader import declarations_of
 from tests.support.paths import ROOT
 
 KERNEL = "__global__ void k(float* x) { x[threadIdx.x] *= 2.0f; }\n"
@@ -41,6 +43,17 @@ def headers() -> build.PreparedHeaders:
     return build.prepare_headers()
 
 
+def spec_of(source: str, functions: Sequence[str] = ("f",), **options: Any) -> Spec:
+    """The specification of a source, with declarations of its functions for `cpp_sources`."""
+    return Spec(
+        name="m",
+        cuda_sources=(source,),
+        cpp_sources=(declarations_of(source, functions),),
+        functions=tuple(functions),
+        **options,
+    )
+
+
 def run(commands: Sequence[Sequence[str]], folder: Path) -> tuple[int, str]:
     log = ""
     for command in commands:
@@ -52,7 +65,7 @@ def run(commands: Sequence[Sequence[str]], folder: Path) -> tuple[int, str]:
 
 
 def test_prepare_writes_only_into_its_folder_and_parses_nothing(headers: build.PreparedHeaders, tmp_path: Path) -> None:
-    spec = Spec(name="m", cuda_sources=("not C++ at all <<<",), functions=("f",))
+    spec = spec_of("not C++ at all <<<")
     commands = build.prepare(spec, tmp_path / "b", checked=True, headers=headers)
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["job.json"]
     job = json.loads((tmp_path / "b" / "job.json").read_text())
@@ -62,9 +75,7 @@ def test_prepare_writes_only_into_its_folder_and_parses_nothing(headers: build.P
 
 def test_an_error_has_the_line_of_the_solution(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     source = KERNEL + "\n__global__ void broken(float* x) {\n  x[0] = undeclared;\n}\nvoid f() {}\n"
-    commands = build.prepare(
-        Spec(name="m", cuda_sources=(source,), functions=("f",)), tmp_path, checked=True, headers=headers
-    )
+    commands = build.prepare(spec_of(source), tmp_path, checked=True, headers=headers)
     code, log = run(commands, tmp_path)
     error = build.interpret(log)
     assert code != 0
@@ -78,7 +89,7 @@ def test_a_source_that_nests_deeply_is_the_authors(
     headers: build.PreparedHeaders, tmp_path: Path, depth: int, built: bool
 ) -> None:
     deep = f"__global__ void k(float* x) {{ x[0] = {'(' * depth}1.0f{')' * depth}; }}\nvoid f() {{}}\n"
-    spec = Spec(name="m", cuda_sources=(deep,), functions=("f",))
+    spec = spec_of(deep)
     code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
     assert (code == 0) is built, log[-2000:]
     if not built:
@@ -175,7 +186,7 @@ HOST_HELPER = "inline float act(float v) { return v; }\n"
 def test_what_nvcc_does_not_take_of_device_code_does_not_compile(
     headers: build.PreparedHeaders, tmp_path: Path, source: str, line: int, message: str
 ) -> None:
-    spec = Spec(name="m", cuda_sources=(source + "void f(torch::Tensor x) {}\n",), functions=("f",))
+    spec = spec_of(source + "void f(torch::Tensor x) {}\n")
     code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
     error = build.interpret(log) if code != 0 else None
     assert ((error.line, error.message) if error is not None else (0, "")) == (line, message), log
@@ -184,9 +195,7 @@ def test_what_nvcc_does_not_take_of_device_code_does_not_compile(
 def test_a_shared_variable_beyond_the_limit_does_not_compile(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     source = "__global__ void k() { __shared__ float s[13000]; s[0] = 1; }\nvoid f() { k<<<1, 1>>>(); }\n"
     code, log = run(
-        build.prepare(
-            Spec(name="m", cuda_sources=(source,), functions=("f",)), tmp_path, checked=True, headers=headers
-        ),
+        build.prepare(spec_of(source), tmp_path, checked=True, headers=headers),
         tmp_path,
     )
     assert code != 0
@@ -196,9 +205,7 @@ def test_a_shared_variable_beyond_the_limit_does_not_compile(headers: build.Prep
 def test_libraries_that_are_not_emulated_are_findings(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     source = "\n#include <cublasLt.h>\n" + KERNEL + "void f() {}\n"
     code, log = run(
-        build.prepare(
-            Spec(name="m", cuda_sources=(source,), functions=("f",)), tmp_path, checked=True, headers=headers
-        ),
+        build.prepare(spec_of(source), tmp_path, checked=True, headers=headers),
         tmp_path,
     )
     assert code != 0
@@ -208,9 +215,7 @@ def test_libraries_that_are_not_emulated_are_findings(headers: build.PreparedHea
 
 def test_a_macro_given_as_flag_reaches_the_kernel(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     source = "#if SIZE != 7\n#error no\n#endif\n" + KERNEL + f"void f(torch::Tensor x) {{ {LAUNCH} }}\n"
-    spec = Spec(
-        name="m", cuda_sources=(source,), functions=("f",), extra_cuda_cflags=("-O3", "--use_fast_math", "-DSIZE=7")
-    )
+    spec = spec_of(source, extra_cuda_cflags=("-O3", "--use_fast_math", "-DSIZE=7"))
     code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
     assert code == 0, log
     assert build.module_path(spec, tmp_path).exists()
@@ -322,7 +327,7 @@ def test_what_few_units_need_is_precompiled_for_the_first_of_them(
     body = KERNEL + "__half twice(__half x) { return x + x; }\nvoid f(torch::Tensor x) {}\n"
     for number, flags in enumerate([(), ("-U__CUDA_NO_HALF_OPERATORS__",), ("-U__CUDA_NO_HALF_OPERATORS__",)]):
         source = body if flags else body.replace("x + x", "x")
-        spec = Spec(name="m", cuda_sources=(source,), functions=("f",), extra_cuda_cflags=flags)
+        spec = spec_of(source, extra_cuda_cflags=flags)
         with CommandPool(1) as crew:
             build.precompile(crew, own, build.kind_of(spec), checked=False)
         made = folder / "switched-unchecked" / "prelude.h.gch"
@@ -350,7 +355,7 @@ def test_a_member_that_no_tensor_has_is_not_looked_for_in_the_full_headers(
     headers: build.PreparedHeaders, tmp_path: Path
 ) -> None:
     source = "torch::Tensor f(torch::Tensor x) {\n  auto z = x.to_contiguous();\n  return x.relu_there();\n}\n"
-    spec = Spec(name="m", cuda_sources=("#include <torch/extension.h>\n" + source,), functions=("f",))
+    spec = spec_of("#include <torch/extension.h>\n" + source)
     code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
     error = build.interpret(log)
     assert code != 0
@@ -463,7 +468,8 @@ def test_where_the_cuda_unit_fails_the_other_one_is_not_waited_for(
     )
     compiler.chmod(0o755)
     headers = replace(build.prepare_headers(), compiler=os.fspath(compiler))
-    spec = Spec(name="m", cuda_sources=("py::dict d;",), functions=("f",))
+    source = "#include <torch/extension.h>\npy::dict d;\nvoid f() {\n}\n"
+    spec = spec_of(source)
     build.prepare(spec, tmp_path, checked=True, headers=headers)
     monkeypatch.chdir(tmp_path)
     begun = time.monotonic()
@@ -475,7 +481,7 @@ def test_what_a_comment_says_needs_no_full_headers(headers: build.PreparedHeader
     source = (
         "// As torch::nn::ReLU, without PYBIND11_MODULE: an input tensor (float), an output tensor (float)\n" + KERNEL
     )
-    spec = Spec(name="m", cuda_sources=(source + "void f(torch::Tensor x) {}\n",), functions=("f",))
+    spec = spec_of(source + "void f(torch::Tensor x) {}\n")
     code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
     assert code == 0, log
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
@@ -494,7 +500,7 @@ def test_where_nobody_defines_a_module_no_full_headers_are_read(headers: build.P
     ("source", "functions"),
     [
         ('extern "C" void* PyInit_m() { return nullptr; }\n', None),
-        ("int f(torch::Tensor x, py::dict d) { return py::len(d); }\n", ("f",)),
+        ("#include <torch/extension.h>\nint f(torch::Tensor x, py::dict d) { return py::len(d); }\n", ("f",)),
     ],
     ids=["a module by Python's own interface", "pybind11"],
 )
@@ -506,8 +512,12 @@ def test_what_the_lean_headers_lack_for_sure_is_not_tried_with_them(
     functions: tuple[str, ...] | None,
 ) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(compiling, "_compile", lambda job, unit, *, lean, begun=None: (asked.append(lean), (1, ""))[1])
-    spec = Spec(name="m", cuda_sources=(source,), functions=functions or ())
+    monkeypatch.setattr(
+        compiling,
+        "_compile",
+        lambda job, unit, *, begun=None: (asked.append(unit.headers is not Precompiled.FULL), (1, ""))[1],
+    )
+    spec = spec_of(source, functions or ())
     build.prepare(spec, tmp_path, checked=False, headers=headers)
     assert compiling.main(tmp_path) == 1
     assert set(asked) == {False}
@@ -539,7 +549,7 @@ void f(torch::Tensor x) {}
 
 def test_atomics_and_shuffles_have_the_types_that_cuda_has(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     """And what it lacks a source may define."""
-    spec = Spec(name="m", cuda_sources=(TYPES_OF_INTRINSICS,), functions=("f",))
+    spec = spec_of(TYPES_OF_INTRINSICS)
     code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
     assert code != 0
     wrong = {i for i, line in enumerate(TYPES_OF_INTRINSICS.split("\n"), 1) if line.endswith("// no")}
@@ -569,7 +579,7 @@ void f(torch::Tensor x) {}
 def test_torch_s_half_types_are_compared_and_converted_as_a_gpu_build_does(
     headers: build.PreparedHeaders, tmp_path: Path
 ) -> None:
-    spec = Spec(name="m", cuda_sources=(TORCH_S_HALVES,), functions=("f",))
+    spec = spec_of(TORCH_S_HALVES)
     code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
     assert code == 0, log
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
@@ -582,7 +592,7 @@ def test_switches_of_the_authors_own_decide_what_is_declared(
     source = (
         "#include <cuda_fp16.h>\n__global__ void k(__half* x) { x[0] = x[1] * x[2]; }\nvoid f(torch::Tensor x) {}\n"
     )
-    spec = Spec(name="m", cuda_sources=(source,), functions=("f",), extra_cuda_cflags=(switch,))
+    spec = spec_of(source, extra_cuda_cflags=(switch,))
     code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
     assert (code == 0) == switch.startswith("-U"), log
 
@@ -590,10 +600,8 @@ def test_switches_of_the_authors_own_decide_what_is_declared(
 def test_what_only_the_extensions_own_headers_call_is_there(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     own = "inline torch::Tensor halves(torch::Tensor x) { return at::logaddexp(x, torch::flip(x, {0})); }\n"
     (tmp_path / "halves.h").write_text(own)
-    spec = Spec(
-        name="m",
-        cuda_sources=('#include "halves.h"\n' + KERNEL + "torch::Tensor f(torch::Tensor x) { return halves(x); }\n",),
-        functions=("f",),
+    spec = spec_of(
+        '#include "halves.h"\n' + KERNEL + "torch::Tensor f(torch::Tensor x) { return halves(x); }\n",
         extra_include_paths=(str(tmp_path),),
     )
     commands = build.prepare(spec, tmp_path, checked=False, headers=headers, own_headers=(own,))
@@ -679,18 +687,3 @@ def test_a_function_may_have_the_name_of_one_of_cudas(headers: build.PreparedHea
     code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
     assert code == 0, log[-3000:]
     assert not (tmp_path / "main_unit.cpp").exists()
-
-
-def test_a_bound_function_is_chosen_only_where_torch_would_know_it() -> None:
-    """What C's library has under a name leaves torch in doubt wherever it binds."""
-    folder = str(Path(compiling.__file__).parents[1])
-    job = {"name": "m", "functions": {"norm": "norm", "exp": "exp", "mine": "mine"}, "headers": {"folder": folder}}
-    cpp = "".join(f"torch::Tensor {name}(torch::Tensor x);\n" for name in ("norm", "exp", "mine"))
-    chosen = (
-        "static constexpr auto& hostcuda_chosen0 = *static_cast<torch::Tensor (*)(torch::Tensor)>(&norm);\n"
-        "PYBIND11_MODULE(m, m) {\n"
-    )
-    text = compiling._pybind(job, cpp)
-    assert text.startswith(chosen)
-    bound = re.findall(r"wrap_pybind_function\((\w+)\)", text)
-    assert bound == ["hostcuda_chosen0", "exp", "mine"]

@@ -19,6 +19,10 @@ from tests.support.paths import ROOT
 INCLUDE = ROOT / "harness" / "hostcuda" / "include"
 
 
+def lacking_in(log: str, source: str = "#include <cub/cub.cuh>\n") -> list[MissingConstruct]:
+    return list(in_log(log, INCLUDE, [source]))
+
+
 @pytest.mark.parametrize(
     ("header", "family"),
     [
@@ -42,13 +46,13 @@ def test_headers_of_cuda_and_torch_that_are_not_there(header: str, family: str) 
     found = list(among_includes("cuda.cu", f"\n#include <{header}>\n", INCLUDE))
     assert found == [MissingConstruct(file="cuda.cu", line=2, construct=f"{family} (#include <{header}>)")]
     log = f"cuda.cu:2:10: fatal error: {header}: No such file or directory\n"
-    assert list(in_log(log)) == found
+    assert lacking_in(log) == found
 
 
 @pytest.mark.parametrize("header", ["helper_cuda.h", "cuda_utils.cuh", "device_utils.h", "my/kernel.cuh", "vector"])
 def test_headers_that_no_gpu_build_would_find_are_errors(header: str) -> None:
     assert list(among_includes("cuda.cu", f"#include <{header}>\n", INCLUDE)) == []
-    assert list(in_log(f"cuda.cu:1:10: fatal error: {header}: No such file or directory\n")) == []
+    assert lacking_in(f"cuda.cu:1:10: fatal error: {header}: No such file or directory\n") == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,6 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
         ("'cudaTextureObject_t' has not been declared", "textures (cudaTextureObject_t)"),
         ("'curandStateSobol32_t' has not been declared", "cuRAND (curandStateSobol32_t)"),
         ("'curandGenerateUniform' was not declared in this scope", "cuRAND (curandGenerateUniform)"),
-        ("'thrust' has not been declared", "Thrust (thrust)"),
         ("'BlockRunLengthDecode' is not a member of 'cub'", "CUB (cub::BlockRunLengthDecode)"),
         ("‘WarpMergeSort’ in namespace ‘cub’ does not name a template type", "CUB (cub::WarpMergeSort)"),
         ("‘SegmentedSum’ is not a member of ‘cub::DeviceReduce’", "CUB (cub::SegmentedSum)"),
@@ -149,7 +152,7 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
 )
 def test_names_of_cuda_that_are_not_there(message: str, construct: str) -> None:
     log = f"cuda.cu:12:5: error: {message}\n"
-    assert list(in_log(log)) == [MissingConstruct(file="cuda.cu", line=12, construct=construct)]
+    assert lacking_in(log) == [MissingConstruct(file="cuda.cu", line=12, construct=construct)]
 
 
 def test_an_algorithm_of_thrusts_with_arguments_that_it_does_not_take_here_is_not_the_sources_error() -> None:
@@ -158,18 +161,18 @@ def test_an_algorithm_of_thrusts_with_arguments_that_it_does_not_take_here_is_no
     ours = "/cache/include/thrust/sort.h:99:1: note: candidate: ‘template<class In> auto thrust::sort(…)’\n"
     own = "cuda.cu:3:6: note: candidate: ‘void sort(int*)’\n"
     lack = MissingConstruct(file="cuda.cu", line=9, construct="Thrust (thrust::sort with these arguments)")
-    assert list(in_log(call + shown + ours)) == [lack]
-    assert list(in_log(call + shown + own)) == []
-    assert list(in_log(call + shown + own + "cuda.cu:12:1: error: expected ‘;’\n" + ours)) == []
+    assert lacking_in(call + shown + ours) == [lack]
+    assert lacking_in(call + shown + own) == []
+    assert lacking_in(call + shown + own + "cuda.cu:12:1: error: expected ‘;’\n" + ours) == []
 
 
 def test_what_a_header_of_ours_refuses_is_named_and_what_the_source_asserts_is_its_own() -> None:
     refusal = "error: static assertion failed: pipelines that threads share are not emulated\n"
     log = f"cuda.cu:12:46:   required from here\n/cache/include/cuda/pipeline:19:25: {refusal}"
-    assert list(in_log(log)) == [
+    assert lacking_in(log) == [
         MissingConstruct(file="cuda.cu", line=12, construct="libcu++ (pipelines that threads share)")
     ]
-    assert list(in_log(f"cuda.cu:12:46:   required from here\ncuda.cu:3:25: {refusal}")) == []
+    assert lacking_in(f"cuda.cu:12:46:   required from here\ncuda.cu:3:25: {refusal}") == []
 
 
 @pytest.mark.parametrize(
@@ -179,6 +182,10 @@ def test_what_a_header_of_ours_refuses_is_named_and_what_the_source_asserts_is_i
         "'undeclared' was not declared in this scope",
         "'cublasSgemm' was not declared in this scope",
         "'cublasHandle_t' was not declared in this scope",
+        "'thrust' has not been declared",
+        "'cooperative_groups' has not been declared",
+        "‘getCurrentCUDAStream’ is not a member of ‘at::cuda’",
+        "‘OptionalCUDAGuard’ in namespace ‘at::cuda’ does not name a type",
         "'CUBLAS_OP_T' was not declared in this scope",
         "'curandState' was not declared in this scope",
         "'curand_log_normal2_double' was not declared in this scope",
@@ -197,7 +204,14 @@ def test_what_a_header_of_ours_refuses_is_named_and_what_the_source_asserts_is_i
     ],
 )
 def test_names_that_cuda_does_not_have_are_errors(message: str) -> None:
-    assert list(in_log(f"cuda.cu:12:5: error: {message}\n")) == []
+    assert lacking_in(f"cuda.cu:12:5: error: {message}\n") == []
+
+
+def test_a_part_of_thrust_that_a_source_without_its_headers_uses_is_an_error() -> None:
+    """torch's own headers declare the namespace."""
+    log = "cuda.cu:12:5: error: ‘device_vector’ is not a member of ‘thrust’\n"
+    assert lacking_in(log, "#include <torch/extension.h>\n") == []
+    assert lacking_in(log, "#include <thrust/sort.h>\n") != []
 
 
 def test_symbols_of_torchs_cuda_build_are_found_in_the_source() -> None:
@@ -222,11 +236,11 @@ def test_what_the_header_of_cublas_declares_is_not_said_to_lack_and_what_it_does
     text = text.replace(real, "".join(real.replace("##S##", s).replace("##s##", s.lower()) for s in "SD"))
     declared = set(re.findall(r"\b(?:cublas[A-Z]\w+|CUBLAS_[A-Z0-9_]+)\b", text)) - {"cublasContext"}
     assert {"cublasSgemm", "cublasDgeam", "cublasIdamin", "cublasGemmEx", "CUBLAS_OP_T", "cublasHandle_t"} <= declared
-    said = {name for name in declared if list(in_log(f"cuda.cu:3:4: error: '{name}' was not declared in this scope"))}
+    said = {name for name in declared if lacking_in(f"cuda.cu:3:4: error: '{name}' was not declared in this scope")}
     assert said == set()
     for name in ("cublasCgemm", "cublasSgemm_64", "cublasSsymm", "cublasStbsv", "cublasSetSmCountTarget"):
         assert name not in declared
-        assert list(in_log(f"cuda.cu:3:4: error: '{name}' was not declared in this scope"))
+        assert lacking_in(f"cuda.cu:3:4: error: '{name}' was not declared in this scope")
 
 
 def test_headers_that_launch_kernels_are_known_by_what_they_include(tmp_path: Path) -> None:

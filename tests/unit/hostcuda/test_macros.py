@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.hostcuda.translate.macros import TORCH_SWITCHES, defines, is_switch, macros, undefines
+from harness.hostcuda.translate.macros import TORCH_SWITCHES, defines, is_switch, macros
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,6 @@ def test_a_solution_takes_torchs_switches_back() -> None:
 def test_directives() -> None:
     given: dict[str, str | None] = {"A": "1", "EMPTY": "", "GONE": None, "MAX(a)": "a"}
     assert defines(given) == "#define A 1\n#define EMPTY\n#define MAX(a) a\n"
-    assert undefines(given) == "#undef A\n#undef EMPTY\n#undef MAX\n"
 
 
 def test_the_switches_are_torchs_own() -> None:

@@ -231,10 +231,10 @@ def test_ptx_that_cannot_be_emulated_is_found_with_its_line() -> None:
     assert "not_emulated" in found.text
 
 
-def test_lines_that_index_shared_arrays_are_known() -> None:
-    assert rewrite(
-        "__global__ void k() {\n __shared__ int a[2][2];\n int b[2];\n a[0][3] = 1;\n b[1] = 0;\n}"
-    ).subscript_lines == (4,)
+def test_only_subscripts_of_shared_arrays_are_freed_of_the_compilers_bounds() -> None:
+    text = rewrite("__global__ void k() {\n __shared__ int a[2][2];\n int b[2];\n a[b[1]][3] = b[0];\n}").text
+    freed = "::hostcuda::without_bounds("
+    assert text.splitlines()[3] == f" {freed}{freed}a)[b[1]])[3] = b[0];"
 
 
 FRAGMENTS = [
@@ -280,13 +280,14 @@ def test_balanced_and_blank() -> None:
     assert bytes(out) == b"a \n d"
 
 
-def test_lines_that_index_a_shared_array_are_known_where_a_macro_declares_it() -> None:
+def test_shared_arrays_that_a_macro_declares_are_freed_of_the_compilers_bounds() -> None:
     source = (
         "#define ROW(T, name, n) __shared__ T name##_row[n], name[n]\n"
         "__global__ void k(float* x) {\n    ROW(float, mine, 4 * (2 + 2));\n    mine_row[0] = 1;\n    x[0] = 2;\n"
         "    mine[1] = 3;\n    row[1] = 4;\n}\n"
     )
-    assert rewrite(source).subscript_lines == (4, 6)
+    lines = rewrite(source).text.splitlines()
+    assert [number for number, line in enumerate(lines, 1) if "without_bounds" in line] == [4, 6]
 
 
 def test_a_macro_may_take_the_extents_of_the_shared_array_under_a_name() -> None:

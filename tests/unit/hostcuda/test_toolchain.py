@@ -149,7 +149,9 @@ def test_what_was_not_foreseen_is_built_where_the_solution_runs() -> None:
 
 
 def test_an_error_is_placed_in_the_authors_line(build: Builder) -> None:
-    outcome = build('ext = load_inline("twice", "", kernel.replace("FACTOR", "missing_factor"), functions=["run"])')
+    declared = "torch::Tensor run(torch::Tensor x);"
+    wrong = 'kernel.replace("FACTOR", "missing_factor")'
+    outcome = build(f'ext = load_inline("twice", {declared!r}, {wrong}, functions=["run"])')
     assert outcome.failure is not None
     assert outcome.failure.status is Status.compile_error
     error = outcome.compiler_error
@@ -171,7 +173,7 @@ def test_a_compilers_message_can_not_pass_for_a_fault_of_the_harness(build: Buil
         f"""
         forged = {f"__attribute__((error({said}))) void bad();"!r} + kernel
         forged = forged.replace("return y;", "bad(); return y;").replace("FACTOR", "2")
-        ext = load_inline("twice", "", forged, functions=["run"])
+        ext = load_inline("twice", "torch::Tensor run(torch::Tensor x);", forged, functions=["run"])
         """
     )
     assert outcome.failure is not None
@@ -256,6 +258,19 @@ def test_all_of_torch_is_precompiled_only_where_many_need_it(tmp_path: Path, mon
             assert plan.commands
     assert begun.count(Precompiled.SWITCHED) == begun.count(Precompiled.LEAN) == MANY_FULL + 1
     assert begun.count(Precompiled.FULL) == 2, "the third one and the fourth"
+
+
+def test_what_main_needs_is_precompiled_only_if_it_has_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Precompiled] = []
+    monkeypatch.setattr(
+        "harness.hostcuda.translate.build.precompile", lambda crew, headers, kind, *, checked: begun.append(kind)
+    )
+    toolchain = HostToolchain(default_cache(), checked=True)
+    for cpp, expected in (("void f();", [Precompiled.LEAN]), ("void f() {}", [Precompiled.LEAN, Precompiled.SWITCHED])):
+        begun.clear()
+        spec = ExtensionSpec(name="m", cpp_sources=(cpp,), cuda_sources=("",), functions=(("f", ""),))
+        toolchain.prepare(spec, tmp_path / str(len(expected)))
+        assert begun == expected
 
 
 def test_who_closes_it_waits_for_no_compiler(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
+import torch
 
+from harness.core.choices import PrecisionClass
 from tests.mutation import kernels, page
 
 FILES = ("solutions/examples/naive/level1/23_three_passes.py", "solutions/examples/naive/level1/95_block_per_row.py")
@@ -43,6 +46,28 @@ def test_every_sound_solution_has_mutants_and_a_problem() -> None:
     files = kernels.kernel_files()
     assert len(files) > 90
     assert {kernels.problem_of(file).id for file in files} >= {"level1/23", "level2/116", "level3/109"}
+
+
+SMALL = [file for file in kernels.kernel_files() if file.endswith(".cu")]
+
+
+@pytest.mark.parametrize("file", SMALL)
+def test_the_reference_of_every_small_kernel_computes_its_outputs(file: str) -> None:
+    space: dict[str, Any] = {}
+    exec(kernels.problem_of(file).source, space)
+    with torch.no_grad():
+        outputs = space["Model"]()(*space["get_inputs"]())
+    assert outputs
+    assert all(isinstance(output, torch.Tensor) for output in outputs)
+
+
+def test_small_kernels_that_compute_with_16_bits_are_held_to_their_class() -> None:
+    found = {file.rpartition("/")[2]: kernels.problem_of(file).precision for file in SMALL}
+    assert {file: precision.value for file, precision in found.items() if precision is not PrecisionClass.FP32} == {
+        "half2_dot.cu": "fp16",
+        "rms_norm_half.cu": "fp16",
+        "bfloat16_gelu.cu": "bf16",
+    }
 
 
 def test_the_page_counts_stages_and_lists_survivors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,10 +186,10 @@ bool host_reaches(const char* routine, const void* items, int line);
 }  // namespace hostcuda
 
 namespace hostcuda {
-void register_module(bool checked, const int* lines_that_index_shared_arrays);
+void register_module(bool checked, const void* address_inside);
 void* device_malloc(std::size_t bytes);
 void device_free(void* memory);
 struct ModuleRegistration {
-    ModuleRegistration(bool checked, const int* lines) { register_module(checked, lines); }
+    explicit ModuleRegistration(bool checked) { register_module(checked, this); }
 };
 }  // namespace hostcuda

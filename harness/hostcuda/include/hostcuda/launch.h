@@ -133,6 +133,10 @@ template <class T, class Tag> struct SharedVariable {
 };
 template <class T> __attribute__((always_inline)) inline T& dynamic_shared_as() { return *reinterpret_cast<T*>(dynamic_shared()); }
 
+// The base of a subscript without the bounds that the compiler would check; anything but an array stays what it is.
+template <class T, std::size_t n> __attribute__((always_inline)) constexpr T* without_bounds(T (&array)[n]) { return array; }
+template <class T> __attribute__((always_inline)) constexpr T&& without_bounds(T&& base) { return static_cast<T&&>(base); }
+
 struct KernelRegistration {
     KernelRegistration(const void* kernel, int max_threads, const Dim3& cluster = {}) { register_kernel(kernel, max_threads, cluster); }
 };

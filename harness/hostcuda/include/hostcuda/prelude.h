@@ -39,7 +39,6 @@
 #include <numeric>
 #include <optional>
 #include <queue>
-#include <random>
 #include <set>
 #include <sstream>
 #include <stack>

@@ -1,7 +1,11 @@
-// What every unit begins with, behind all of torch's headers: CUDA's, then the compiler's words that a CUDA source may ask for (torch's
+// What every CUDA unit begins with, behind torch's headers if it has them (HOSTCUDA_TORCH): CUDA's, then the compiler's words that a CUDA source may ask for (torch's
 // headers ask too).
 #pragma once
 #include "hostcuda/headers.h"
+#ifdef HOSTCUDA_TORCH
+#include "hostcuda/bind.h"
+#include "hostcuda/torch_unit.h"
+#endif
 
 #define __CUDACC__ 1
 #define __NVCC__ 1

@@ -1,4 +1,4 @@
-// Complex numbers, in host and device code. Sums, products and quotients are Thrust's own; functions are the standard library's.
+// Complex numbers, in host and device code, and what else Thrust's own header includes. Sums, products and quotients are Thrust's own; functions are the standard library's.
 #pragma once
 #include <cmath>
 #include <complex>
@@ -6,6 +6,22 @@
 #include <ostream>
 #include <type_traits>
 
+#include "../cuda/cmath"
+#include "../cuda/std/array"
+#include "../cuda/std/cfloat"
+#include "../cuda/std/climits"
+#include "../cuda/std/cmath"
+#include "../cuda/std/concepts"
+#include "../cuda/std/cstddef"
+#include "../cuda/std/cstdint"
+#include "../cuda/std/cstring"
+#include "../cuda/std/initializer_list"
+#include "../cuda/std/iterator"
+#include "../cuda/std/limits"
+#include "../cuda/std/type_traits"
+#include "../cuda/std/utility"
+#include "../cuda_fp8.h"
+#include "iterator/iterator_traits.h"
 #include "version.h"
 
 namespace thrust {

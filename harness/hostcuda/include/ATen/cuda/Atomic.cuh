@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "hostcuda/torch_cuda.h"
+#include "cuda.h"
 
 namespace hostcuda {
 template <class T> T larger(T a, T b) { return a > b || a != a ? a : b; }    // not a number, where one of them is that

@@ -4,6 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "ATen/cuda/Atomic.cuh"
-#include "hostcuda/torch_blas.h"
+#include "ATen/cuda/CUDAContext.h"
 #include <ATen/cuda/ApplyGridUtils.cuh>
 #include <ATen/cuda/detail/IndexUtils.cuh>

@@ -1,1 +1,2 @@
-#include "hostcuda/torch_blas.h"
+#pragma once
+#include "ATen/cuda/CUDAContext.h"

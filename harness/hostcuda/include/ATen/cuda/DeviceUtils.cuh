@@ -3,7 +3,7 @@
 #include <c10/util/Half.h>
 #include <c10/util/complex.h>
 
-#include "hostcuda/torch_cuda.h"
+#include "cuda.h"
 
 inline unsigned ACTIVE_MASK(HOSTCUDA_LINE) { return __activemask(line); }
 inline void WARP_SYNC(unsigned mask = 0xffffffff, HOSTCUDA_LINE) { __syncwarp(mask, line); }

@@ -1,6 +1,6 @@
 // c10::cuda::compat: the mathematical functions by one name for float and double.
 #pragma once
-#include "hostcuda/torch_cuda.h"
+#include "cuda.h"
 
 namespace c10::cuda::compat {
 #define HOSTCUDA_COMPAT(name, single)                       \

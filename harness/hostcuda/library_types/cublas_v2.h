@@ -1,0 +1,3 @@
+#pragma once
+typedef struct cublasContext* cublasHandle_t;
+enum cublasStatus_t { CUBLAS_STATUS_SUCCESS };

@@ -1,0 +1,2 @@
+#pragma once
+enum cusolverStatus_t { CUSOLVER_STATUS_SUCCESS };
