@@ -26,6 +26,11 @@ struct TypeMismatch {
     const TypeDescriptor* type;
     unsigned char log_alignment, access_kind;
 };
+struct FloatCastOverflow {
+    SourceLocation location;
+    const TypeDescriptor* from;
+    const TypeDescriptor* to;
+};
 struct OutOfBounds {
     SourceLocation location;
     const TypeDescriptor* array_type;
@@ -47,6 +52,18 @@ void report_here(ReportKind kind, const SourceLocation& location, const char* me
     details.index = index;
     if (index != no_index) details.space = "local", details.subscript = "[" + std::to_string(index) + "]";
     report(worker, details);
+}
+
+// Types below 32 bits are cut from 32 bits by both.
+bool is_cut_as_on_a_gpu(const FloatCastOverflow& data, std::uintptr_t bits) {
+    if ((1u << (data.to->info >> 1)) >= 32 || (data.from->info != 32 && data.from->info != 64)) return false;
+    float narrow;
+    double value;
+    std::memcpy(&narrow, &bits, sizeof narrow);
+    std::memcpy(&value, &bits, sizeof value);
+    if (data.from->info == 32) value = static_cast<double>(narrow);
+    const bool is_signed = (data.to->info & 1) != 0;
+    return value < 2147483648.0 && value > (is_signed ? -2147483649.0 : -1.0);
 }
 
 }  // namespace
@@ -83,12 +100,13 @@ void __ubsan_handle_shift_out_of_bounds(const hostcuda::SourceLocation* location
     hostcuda::report_here(hostcuda::ReportKind::not_emulated, *location, "shift by as many bits as its operand has, or more", "", hostcuda::no_index, "");
 }
 
-void __ubsan_handle_float_cast_overflow(const hostcuda::SourceLocation* location, std::uintptr_t) {
-    if (hostcuda::current_worker == nullptr || location->file == nullptr) return;
+void __ubsan_handle_float_cast_overflow(const hostcuda::FloatCastOverflow* data, std::uintptr_t bits) {
+    if (hostcuda::current_worker == nullptr || data->location.file == nullptr) return;
     // Data without a place begin with the descriptor of a type, the kind of which is 0, 1 or -1.
-    const auto* first = reinterpret_cast<const unsigned char*>(location->file);
-    if (first[0] + first[1] < 2 || first[0] == 0xff || first[1] == 0xff || !hostcuda::is_solution(*location)) return;
-    hostcuda::report_here(hostcuda::ReportKind::not_emulated, *location, "conversion without a cast, of a number that the integer type can't hold", "", hostcuda::no_index, "");
+    const auto* first = reinterpret_cast<const unsigned char*>(data->location.file);
+    if (first[0] + first[1] < 2 || first[0] == 0xff || first[1] == 0xff || !hostcuda::is_solution(data->location)) return;
+    if (hostcuda::is_cut_as_on_a_gpu(*data, bits)) return;
+    hostcuda::report_here(hostcuda::ReportKind::not_emulated, data->location, "conversion without a cast, of a number that the integer type can't hold", "", hostcuda::no_index, "");
 }
 
 }  // extern "C"

@@ -5,7 +5,7 @@ inputs:
   x: torch.tensor([1.0e20, -1.0e20, -1.5, float('nan'), float('inf'), 300.7, -0.5, 2147483520.0])
 outputs:
   shifted: new(8, 6, dtype=torch.int64)
-  whole: new(8, 8, dtype=torch.int64)
+  whole: new(8, 9, dtype=torch.int64)
   divided: new(8, 4, dtype=torch.int64)
 sizes: [8]
 expected:
@@ -32,7 +32,7 @@ helpers: |
       for v in x.tolist():
           i, u = held(v, -2**31, 2**31 - 1), held(v, 0, 2**32 - 1)
           rows.append([i, u, signed(held(v, -2**63, 2**63 - 1), 64), signed(held(v, 0, 2**64 - 1), 64), signed(i, 8),
-                       u % 256, i, u])
+                       u % 256, i, u, held(v, 0, 1000) % 256])
       return torch.tensor(rows)
   def divided(count):
       rows = []
@@ -61,7 +61,7 @@ __global__ void shift(const int* count, long long* shifted) {
 
 __global__ void convert(const float* x, long long* whole) {
     const float v = x[threadIdx.x];
-    long long* row = whole + 8 * threadIdx.x;
+    long long* row = whole + 9 * threadIdx.x;
     row[0] = (int)v;
     row[1] = static_cast<unsigned>(v);
     row[2] = (long long)v;
@@ -70,6 +70,8 @@ __global__ void convert(const float* x, long long* whole) {
     row[5] = (unsigned char)v;
     row[6] = int((double)v);
     row[7] = unsigned(double(v));
+    const unsigned char cut = fminf(fmaxf(v, 0.0f), 1000.0f);
+    row[8] = cut;
 }
 
 __global__ void divide(const int* count, long long* divided) {
