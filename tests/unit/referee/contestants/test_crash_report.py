@@ -223,7 +223,7 @@ def test_an_abort_in_host_code_is_told_with_its_line(records: dict[str, Record])
 
 def test_a_division_by_zero_does_not_end_a_kernel(records: dict[str, Record]) -> None:
     record = records["divide"]
-    assert record.status is Status.wrong_value, record
+    assert record.status is Status.non_finite, record  # its threads write a part of the output
     assert "SIGFPE" not in record.reason
 
 
