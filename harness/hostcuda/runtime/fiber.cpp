@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
+
 namespace hostcuda {
 
 #ifdef HOSTCUDA_USES_UCONTEXT
@@ -61,6 +63,9 @@ void fiber_switch(Fiber& from, Fiber& to) { hostcuda_fiber_switch(&from.stack_po
 namespace {
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t fibers_a_slab = 32;
+// A guard splits a mapping in two. A process may have some 65,000 (vm.max_map_count), and others need them, too.
+constexpr std::size_t most_guarded_stacks = 16384;
+std::atomic<std::size_t> guarded_stacks{0};
 }  // namespace
 
 struct FiberPool::Slab {
@@ -84,8 +89,9 @@ bool FiberPool::grow() {
     void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) return false;
     auto* const memory = static_cast<char*>(mapped);
-    // Each guard is a mapping, of which the machine allows some 65,000 (vm.max_map_count): a grid of more threads goes on without.
-    for (std::size_t i = 0; i < fibers_a_slab && guarded_; ++i) guarded_ = mprotect(memory + i * stride, page_bytes, PROT_NONE) == 0;
+    const bool guarded = guarded_stacks.load() < most_guarded_stacks && guarded_stacks.fetch_add(fibers_a_slab) < most_guarded_stacks;
+    for (std::size_t i = 0; i < fibers_a_slab && guarded; ++i)
+        if (mprotect(memory + i * stride, page_bytes, PROT_NONE) != 0) break;
     slabs_ = new Slab{slabs_, memory, bytes, {}};
     for (std::size_t i = fibers_a_slab; i-- > 0;) {
         Fiber& fiber = slabs_->fibers[i];

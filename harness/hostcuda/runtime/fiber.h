@@ -27,8 +27,8 @@ struct Fiber {
 void fiber_prepare(Fiber& fiber, void (*entry)());
 void fiber_switch(Fiber& from, Fiber& to);
 
-// Stacks come in one mapping of several, each with a page below it that nobody may touch, as far as the machine allows as many; committed by the
-// kernel as they are touched.
+// Stacks come in one mapping of several, committed by the kernel as they are touched. The first 16,384 of a process have a page below them that
+// nobody may touch.
 class FiberPool {
 public:
     FiberPool(std::size_t stack_bytes, void (*entry)()) : stack_bytes_(stack_bytes), entry_(entry) {}
@@ -44,7 +44,6 @@ private:
     bool grow();
     std::size_t stack_bytes_;
     void (*entry_)();
-    bool guarded_ = true;
     Fiber* free_ = nullptr;
     Slab* slabs_ = nullptr;
 };
