@@ -26,7 +26,15 @@ from harness.protocol.messages import CallMode
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.baselines.compiled_reference import CompiledReference, Turnstile, forget_compiled
 from harness.referee.baselines.entry import BaselineEntry, BaselineOutcome
-from harness.referee.correctness.tolerance import UNLIMITED, compare, judge, limits_for, longest_sum, sensitivity_of
+from harness.referee.correctness.tolerance import (
+    UNLIMITED,
+    compare,
+    judge,
+    limits_for,
+    longest_sum,
+    of_indices,
+    sensitivity_of,
+)
 from harness.referee.problem.burst_plan import of_mode, plan_calls
 from harness.referee.problem.loader import state_of
 from harness.referee.problem.workspace import Workspace
@@ -134,21 +142,27 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
     state = state_of(workspace.oracle.model)
     # `restore_state` would also reset an output that is one of the model's buffers.
     actual = [*(leaf.clone() for leaf in got), *(state[name].clone() for name in traits.updates_state)]
-    expected, eager = truth.answer.results(), own.results()
+    choosing = truth.answer.choosing
+    actual = truth.answer.pointed(actual)
+    expected, eager = truth.answer.valued(truth.answer).results(), own.valued(truth.answer).results()
     names = traits.result_names()
     workspace.oracle.restore_state()
     longest = longest_sum(traits, workspace.variant(index))
-    references = [compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)]
-    comparisons = [
-        compare(a, t, reference=e, limits=limits_for(subject.held_to, r, longest=longest))
-        for a, t, e, r in zip(actual, expected, eager, references, strict=True)
+    references = of_indices([compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)], choosing)
+    found = [
+        compare(a, t, reference=None if n in choosing else e, limits=limits_for(subject.held_to, r, longest=longest))
+        for n, (a, t, e, r) in enumerate(zip(actual, expected, eager, references, strict=True))
     ]
+    comparisons = of_indices(found, choosing)
     sensitivity = sensitivity_of(
         comparisons,
         subject.held_to,
         references=references,
         expected=expected,
-        nearby=((weight, near.results()) for weight, near in workspace.nearby(index, None, subject.held_to)),
+        nearby=(
+            (weight, near.valued(truth.answer).results())
+            for weight, near in workspace.nearby(index, None, subject.held_to)
+        ),
         longest=longest,
     )
     failure = judge(

@@ -1,8 +1,8 @@
 """Compare an output tensor with the truth.
 
 Trusted side; pure functions. Floating-point types are compared by errors, exact types by equality. `compare_float.py`
-defines the errors. Integers and bools must equal the truth, or the float32 reference if that is given: the index of a
-maximum depends on ties that rounding makes.
+defines the errors. Integers and bools must equal the truth, or the float32 reference if that is given: a count may
+depend on rounding. Indices come here as the values that they point to (`problem/choices.py`).
 
 `compare` reports everything about one pair and waits for it. `enqueue` starts only the work that a correct answer
 needs; the results of many pairs are then read together.

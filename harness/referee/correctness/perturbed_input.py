@@ -189,10 +189,11 @@ class PerturbedInput:
 
     def _matters(self, index: int, before: Sequence[torch.Tensor]) -> bool:
         """Return whether the earlier answer is wrong for the inputs as they are now."""
-        now = self.workspace.truth(index, ()).answer.leaves
+        now = self.workspace.truth(index, ()).answer
+        pairs = zip(now.pointed(before), now.valued(now).leaves, strict=True)
         limits = limits_for(self.required, longest=LongSum(terms=self.workspace.traits.longest_sum))
         # Without limits: searching places beyond them costs more than the comparison and is not needed here.
-        return any(not compare(old, new, limits=UNLIMITED).within(limits) for old, new in zip(before, now, strict=True))
+        return any(not compare(old, new, limits=UNLIMITED).within(limits) for old, new in pairs)
 
 
 def _write_back(flat: torch.Tensor, leaf: torch.Tensor) -> None:

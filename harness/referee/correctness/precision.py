@@ -161,13 +161,27 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pointing:
+    """How a wrong index output was judged.
+
+    Attributes:
+        faults: The rules that indices break (out of range, repeated), in words; empty if none.
+        unwritten: Number of entries that were never written.
+    """
+
+    faults: str = ""
+    unwritten: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorComparison:
     """Comparison of one output tensor with the truth.
 
     `compared` counts the entries that are finite in both (all, for exact types). Errors are None for exact types and if
     nothing was compared. `wrong` counts the entries beyond `wrong_beyond` (scaled) or of another kind; it is determined
     only if a limit is exceeded, and `rest_rms_error` is then the error without them. `borrowed` counts entries that are
-    accepted because they equal the float32 reference, if that differs from the truth in kind.
+    accepted because they equal the float32 reference, if that differs from the truth in kind. `index_of` is the
+    operator whose indices were judged by the values that they point to (`problem/choices.py`).
     """
 
     dtype: str
@@ -188,10 +202,16 @@ class TensorComparison:
     first: Element | None = None
     worst: Element | None = None
     pattern: str = ""
+    index_of: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object; non-finite numbers become strings."""
+        """Return a JSON object; non-finite numbers become strings.
+
+        `index_of` is left out if it is None.
+        """
         value: dict[str, Any] = to_json(replace(self, first=None, worst=None))
+        if self.index_of is None:
+            del value["index_of"]
         return value | {"first": self.first and self.first.to_json(), "worst": self.worst and self.worst.to_json()}
 
     def within(self, limits: ErrorLimits) -> bool:

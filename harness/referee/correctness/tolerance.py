@@ -7,7 +7,7 @@ and `compare.py`. See guides/design/tolerances.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,10 +20,12 @@ from harness.referee.correctness.precision import (
     LIMITS,
     MOST_RMS,
     NO_LONG_SUM,
+    UNIT,
     UNLIMITED,
     Element,
     ErrorLimits,
     LongSum,
+    Pointing,
     Sensitivity,
     TensorComparison,
     class_limits,
@@ -41,6 +43,7 @@ __all__ = [
     "ErrorLimits",
     "LongSum",
     "Pending",
+    "Pointing",
     "Sensitivity",
     "TensorComparison",
     "ToleranceVerdict",
@@ -52,6 +55,7 @@ __all__ = [
     "kernelbench_rule",
     "limits_for",
     "longest_sum",
+    "of_indices",
     "reached_class",
     "roundable",
     "sensitivities",
@@ -80,7 +84,8 @@ def limits_for(
 
     The limits of the class (`class_limits`) are raised to four times the float32 reference's own error. They are also
     raised to four times the error of rounding inputs and weights to the class (RMS limits up to `MOST_RMS`), which no
-    answer of the class can avoid. The note says which of these applied.
+    answer of the class can avoid. Indices whose values float32 computes exactly, such as inputs, must in fp32 point to
+    the same values. The note says which of these applied.
 
     Args:
         required: The precision class.
@@ -91,6 +96,8 @@ def limits_for(
     Returns:
         Limits on the scaled errors, with a note if other limits than the class's apply.
     """
+    if required is PrecisionClass.FP32 and reference is not None and reference.index_of and not reference.max_error:
+        return ErrorLimits(rms=UNIT, max=UNIT, note="the reference chooses among values without rounding error")
     spread = 1.0
     if reference is not None and reference.truth_rms and reference.truth_spread is not None:
         spread = reference.truth_spread / reference.truth_rms
@@ -115,6 +122,18 @@ def limits_for(
             largest = REFERENCE_FACTOR * sensitivity.max
             notes.append(f"limit on single values raised to {_about(largest)}: {what}")
     return ErrorLimits(rms=rms, max=largest, note="; ".join(notes)) if notes else base
+
+
+def of_indices(comparisons: Sequence[TensorComparison], choosing: Mapping[int, str]) -> tuple[TensorComparison, ...]:
+    """Mark comparisons of values that indices point to.
+
+    Args:
+        comparisons: One for each output.
+        choosing: Operators that chose, by output number (`Answer.choosing`).
+    """
+    return tuple(
+        replace(c, dtype="int64", index_of=choosing[n]) if n in choosing else c for n, c in enumerate(comparisons)
+    )
 
 
 def longest_sum(traits: Traits, variant: str) -> LongSum:
@@ -251,6 +270,7 @@ def judge(
     names: Sequence[str] | None = None,
     longest: LongSum = NO_LONG_SUM,
     rounding: Sequence[PrecisionClass | None] | None = None,
+    pointing: Mapping[int, Pointing] | None = None,
 ) -> ToleranceVerdict:
     """Judge all outputs of one call by a precision class.
 
@@ -263,6 +283,7 @@ def judge(
         longest: As in `limits_for`.
         rounding: The class to which each output's error looks rounded (`rounding_evidence.py`), in the same order. Only
             such an error is `low_precision`.
+        pointing: By output number: what is wrong with indices beside the values that they point to.
 
     Returns:
         The verdict. Its evidence has every comparison, the limits and the reference's own errors. `non_finite` comes
@@ -270,6 +291,10 @@ def judge(
     """
     own = list(references) if references is not None else [None] * len(comparisons)
     near = list(sensitivity) if sensitivity is not None else [None] * len(comparisons)
+    pointing = pointing or {}
+    comparisons = [
+        replace(c, unwritten=pointing[n].unwritten) if n in pointing else c for n, c in enumerate(comparisons)
+    ]
     called = list(names) if names is not None else [f"output {i}" for i in range(len(comparisons))]
     limits = [limits_for(required, r, s, longest=longest) for r, s in zip(own, near, strict=True)]
     reached = reached_class(comparisons, references=references, sensitivity=sensitivity, longest=longest)
@@ -289,13 +314,17 @@ def judge(
     }
     seen = list(rounding) if rounding is not None else [None] * len(comparisons)
     failures = []
-    for name, c, limit, r, s, precision in zip(called, comparisons, limits, own, near, seen, strict=True):
+    judged = zip(called, comparisons, limits, own, near, seen, strict=True)
+    for n, (name, c, limit, r, s, precision) in enumerate(judged):
         if c.within(limit):
             continue
         own_class = reached_class(
             [c], references=None if r is None else [r], sensitivity=None if s is None else [s], longest=longest
         )
-        status, words = _explain(c, limit, required, own_class, precision)
+        if c.index_of is not None:
+            status, words = Status.wrong_value, _explain_indices(c, limit, pointing.get(n, Pointing()), own_class)
+        else:
+            status, words = _explain(c, limit, required, own_class, precision)
         failures.append((status, f"{name}: {words}" if len(comparisons) > 1 else words))
     if not failures:
         return ToleranceVerdict(failure=None, required=required, reached=reached, evidence=evidence)
@@ -340,6 +369,32 @@ def _explain(
         f"{c.wrong} of {c.count} values wrong{where}; largest error {_percent(c.max_error)} of the output's RMS, "
         f"typical {_percent(c.rms_error)} (limit {_percent(limits.rms)}){unwritten}{pattern}{either}",
     )
+
+
+def _explain_indices(
+    c: TensorComparison, limits: ErrorLimits, pointing: Pointing, reached: PrecisionClass | None
+) -> str:
+    """Return one line for an output with wrong indices."""
+    wrong = f"{c.wrong} of {c.count} indices wrong"
+    unwritten = f"; {c.unwritten} were never written" if c.unwritten else ""
+    pattern = f"; pattern: {c.pattern}" if c.pattern else ""
+    if pointing.faults:
+        return f"{wrong}: {pointing.faults}{unwritten}{pattern}"
+    first = c.first
+    where = (
+        f", first at {list(first.index)}: it points to {first.got:.6g}, {c.index_of} chose about "
+        f"{_about(first.expected)}"
+        if first
+        else ""
+    )
+    error = (
+        f"; largest difference {_percent(c.max_error)} of the chosen values' RMS, typical {_percent(c.rms_error)} "
+        f"(limit {_percent(limits.rms)})"
+        if c.rms_error is not None and c.max_error is not None
+        else ""
+    )
+    either = "; a mistake, or low precision on the way" if _could_be_rounding(c, reached) else ""
+    return f"{wrong}{where}{error}{unwritten}{pattern}{either}"
 
 
 def few_wrong(c: TensorComparison, evidence: Mapping[str, Any]) -> Failure:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -21,7 +21,7 @@ from harness.protocol.messages import CallClaim
 from harness.protocol.tensor_tree import TreeSpec
 from harness.referee.correctness.compare import DeferredValues
 from harness.referee.correctness.compare_float import ZERO_SCALE
-from harness.referee.correctness.precision import MOST_RMS, class_limits
+from harness.referee.correctness.precision import MOST_RMS, Pointing, class_limits
 from harness.referee.correctness.rounding_evidence import rounded_to
 from harness.referee.correctness.tolerance import (
     LIMITS,
@@ -40,8 +40,11 @@ from harness.referee.correctness.tolerance import (
     kernelbench_rule,
     limits_for,
     longest_sum,
+    of_indices,
     sensitivity_of,
 )
+from harness.referee.problem.choices import IndexChoice
+from harness.referee.problem.chunks import count_unwritten
 from harness.referee.problem.stress_variants import OWN
 from harness.referee.problem.truth import Answer, Truth
 from harness.referee.problem.workspace import POISON, Workspace
@@ -99,6 +102,7 @@ class PendingCheck:
     source: str
     tree: TreeSpec
     comparisons: tuple[Pending, ...]
+    choosing: Mapping[int, str]
     own: tuple[Pending, ...] | None = None
     far: tuple[int | None, ...] = ()
 
@@ -144,12 +148,12 @@ class ValueCheck:
             references = self._references[variant]
         else:
             known = [pending.right(readings, UNLIMITED) for pending in begun.own]
-            references = tuple(reference for reference in known if reference is not None)
+            references = of_indices([reference for reference in known if reference is not None], begun.choosing)
             if len(references) < len(known):
                 return None
         limits = [self._limits(reference, variant) for reference in references]
         found = [pending.right(readings, limit) for pending, limit in zip(begun.comparisons, limits, strict=True)]
-        comparisons = [comparison for comparison in found if comparison is not None]
+        comparisons = of_indices([comparison for comparison in found if comparison is not None], begun.choosing)
         if len(comparisons) < len(found):
             return None
         if self.required is not PrecisionClass.FP32 and any(_is_uneven(c) for c in comparisons):
@@ -171,24 +175,43 @@ class ValueCheck:
     def _enqueue(
         self, call: AnsweredCall, truth: Truth, readings: DeferredValues, underway: set[str]
     ) -> PendingCheck | None:
-        actual, expected = list(self.workspace.judged(call.index).values()), self.workspace.expected(truth.answer)
+        raw = list(self.workspace.judged(call.index).values())
+        actual, expected = truth.answer.pointed(raw), self._expected(truth.answer, truth)
         if (comparisons := _enqueued(actual, expected, readings)) is None:
             return None
         variant = self.workspace.variant(call.index)
-        begun = PendingCheck(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
+        begun = PendingCheck(
+            call=call,
+            source=truth.source,
+            tree=truth.answer.tree,
+            comparisons=comparisons,
+            choosing=truth.answer.choosing,
+        )
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
-        own = self.workspace.expected(self._own(call))
-        if (errors := _enqueued(own, expected, readings)) is None:
+        answer = self._own(call)
+        if (errors := _enqueued(self._expected(answer, truth), expected, readings)) is None:
             return None
         count = len(self.workspace.sets[call.index].outputs) if variant == OWN else 0
-        far = [kernelbench_far(a, r) for a, r in zip(actual[:count], own[:count], strict=True)]
+        own = self.workspace.expected(answer)
+        far = [kernelbench_far(a, r) for a, r in zip(raw[:count], own[:count], strict=True)]
         underway.add(variant)
         return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
 
     def _own(self, call: AnsweredCall) -> Answer:
         """Compute the reference's own answer."""
         return self.workspace.answer(call.index, call.changed)
+
+    def _expected(self, answer: Answer, truth: Truth) -> list[torch.Tensor]:
+        """Return a trusted answer's tensors, chosen values in place of indices."""
+        return self.workspace.expected(answer.valued(truth.answer))
+
+    def _errors(
+        self, own: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], truth: Truth
+    ) -> tuple[TensorComparison, ...]:
+        """Measure the reference's own errors."""
+        errors = [compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True)]
+        return of_indices(errors, truth.answer.choosing)
 
     def _limits(self, reference: TensorComparison, variant: str, sensitivity: Sensitivity | None = None) -> ErrorLimits:
         longest = longest_sum(self.workspace.traits, variant)
@@ -203,7 +226,8 @@ class ValueCheck:
 
     def _judge(self, call: AnsweredCall, truth: Truth) -> CallVerdict:
         """Judge everything about one call, waiting for the device as needed."""
-        actual, expected = list(self.workspace.judged(call.index).values()), self.workspace.expected(truth.answer)
+        raw = list(self.workspace.judged(call.index).values())
+        actual, expected = truth.answer.pointed(raw), self._expected(truth.answer, truth)
         variant = self.workspace.variant(call.index)
         close: bool | None = None
         references = self._references.get(variant) if variant == OWN else None
@@ -211,25 +235,27 @@ class ValueCheck:
         own: list[torch.Tensor] | None = None
         if call.wanted or references is None:
             answer = self._own(call)
-            own = self.workspace.expected(answer)
+            own = self._expected(answer, truth)
             if variant == OWN:
                 count = len(self.workspace.sets[call.index].outputs)
-                close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
-            references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
+                told = self.workspace.expected(answer)
+                close = all(kernelbench_rule(a, r) for a, r in zip(raw[:count], told[:count], strict=True))
+            references = self._errors(own, expected, truth)
             self._references[variant] = references
         limits = [self._limits(reference, variant) for reference in references]
-        comparisons = _compared(actual, expected, own, limits)
+        choices = truth.answer.choices
+        comparisons = _compared(actual, expected, own, limits, truth.answer)
         if answer is None and not (
             all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
             and _constants(call.claim, truth.answer.tree, self._constant_limit(limits)) is None
         ):
-            # Indices and counts may differ from the truth's by ties from float32 rounding, and values in kind. float32
-            # may also be less exact on these inputs than on those for which its error was measured.
+            # Integers may differ from the truth's by float32 rounding, and values in kind. float32 may also be less
+            # exact on these inputs than on those for which its error was measured.
             answer = self._own(call)
-            own = self.workspace.expected(answer)
-            references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
+            own = self._expected(answer, truth)
+            references = self._errors(own, expected, truth)
             limits = [self._limits(reference, variant) for reference in references]
-            comparisons = _compared(actual, expected, own, limits)
+            comparisons = _compared(actual, expected, own, limits, truth.answer)
         # These are several more truths, not worth their time once an answer was wrong.
         nearby = () if self._mistaken else self.workspace.nearby(call.index, call.changed, self.required)
         sensitivity = sensitivity_of(
@@ -237,12 +263,12 @@ class ValueCheck:
             self.required,
             references=references,
             expected=expected,
-            nearby=((weight, self.workspace.expected(answer)) for weight, answer in nearby),
+            nearby=((weight, self._expected(near, truth)) for weight, near in nearby),
             longest=longest_sum(self.workspace.traits, variant),
         )
         if sensitivity is not None:
             limits = [self._limits(r, variant, s) for r, s in zip(references, sensitivity, strict=True)]
-            comparisons = _compared(actual, expected, own, limits)  # other entries exceed the new limits
+            comparisons = _compared(actual, expected, own, limits, truth.answer)  # other entries exceed the new limits
         return self._finding(
             call,
             truth.source,
@@ -251,10 +277,11 @@ class ValueCheck:
             references,
             limits,
             close,
+            pointing={n: _pointing(c, raw[n]) for n, c in choices.items() if not comparisons[n].within(limits[n])},
             sensitivity=sensitivity,
             own=None if answer is None else answer.tree,
-            rounding=self._rounding(call, actual, expected, comparisons, limits),
-            sparse=self._sparse(call, actual, expected, comparisons, limits, variant),
+            rounding=self._rounding(call, actual, expected, comparisons, limits, choices),
+            sparse=self._sparse(call, actual, truth, comparisons, limits, variant),
         )
 
     def _rounding(
@@ -264,8 +291,12 @@ class ValueCheck:
         expected: Sequence[torch.Tensor],
         comparisons: Sequence[TensorComparison],
         limits: Sequence[ErrorLimits],
+        choices: Mapping[int, IndexChoice],
     ) -> list[PrecisionClass | None]:
-        """Return the class to which each wrong output's error looks rounded."""
+        """Return the class to which each wrong output's error looks rounded.
+
+        Values that indices point to are those of the truth, however they were found: they tell nothing of rounding.
+        """
 
         def nearby(precision: PrecisionClass) -> Iterator[list[torch.Tensor]]:
             rounded = self.workspace.nearby(call.index, call.changed, precision)
@@ -275,7 +306,7 @@ class ValueCheck:
         found: list[PrecisionClass | None] = []
         for number, (a, t, c, limit) in enumerate(zip(actual, expected, comparisons, limits, strict=True)):
             small = c.rms_error is not None and c.rms_error <= MOST_RMS and not c.non_finite_mismatches
-            if c.within(limit) or not small or self._rounds is False:
+            if c.within(limit) or not small or self._rounds is False or number in choices:
                 found.append(None)
             else:
                 found.append(rounded_to(number, a, t, self.required, nearby))
@@ -286,28 +317,32 @@ class ValueCheck:
         self,
         call: AnsweredCall,
         actual: Sequence[torch.Tensor],
-        expected: Sequence[torch.Tensor],
+        truth: Truth,
         comparisons: Sequence[TensorComparison],
         limits: Sequence[ErrorLimits],
         variant: str,
     ) -> TensorComparison | None:
         """Return an output with few wrong entries, all others exact to float32.
 
-        Arithmetic of a coarser class moves most entries that rounded inputs move; a mistake moves a few.
+        Arithmetic of a coarser class moves most entries that rounded inputs move; a mistake moves a few. Of indices, it
+        moves those with a near-tie only, which is no sign of a mistake.
         """
         if self.required is PrecisionClass.FP32:
             return None
         exact = class_limits(PrecisionClass.FP32, longest=longest_sum(self.workspace.traits, variant))
+        expected = self._expected(truth.answer, truth)
         near: list[torch.Tensor] | None = None
         for number, (a, t, c, limit) in enumerate(zip(actual, expected, comparisons, limits, strict=True)):
             if c.exact or not c.within(limit) or c.within(exact) or c.rms_error is None:
+                continue
+            if number in truth.answer.choices:
                 continue
             strict = compare(a, t, limits=exact)
             if not 0 < strict.wrong <= FEW_WRONG * c.count or not (strict.rest_rms_error or 0.0) <= exact.rms:
                 continue
             if near is None:
                 rounded = next(iter(self.workspace.nearby(call.index, call.changed, self.required)), None)
-                near = [] if rounded is None else self.workspace.expected(rounded[1])
+                near = [] if rounded is None else self._expected(rounded[1], truth)
             if near and compare(near[number], t, limits=exact).wrong > strict.wrong / FEW_WRONG:
                 return strict
         return None
@@ -322,6 +357,7 @@ class ValueCheck:
         limits: Sequence[ErrorLimits],
         close: bool | None,
         *,
+        pointing: Mapping[int, Pointing] | None = None,
         sensitivity: tuple[Sensitivity, ...] | None = None,
         own: TreeSpec | None = None,
         rounding: Sequence[PrecisionClass | None] | None = None,
@@ -341,6 +377,7 @@ class ValueCheck:
             names=names,
             longest=longest_sum(self.workspace.traits, self.workspace.variant(call.index)),
             rounding=rounding,
+            pointing=pointing,
         )
         if judgement.failure is None and sparse is not None:
             judgement = replace(judgement, failure=few_wrong(sparse, judgement.evidence))
@@ -390,12 +427,23 @@ def _compared(
     expected: Sequence[torch.Tensor],
     own: Sequence[torch.Tensor] | None,
     limits: Sequence[ErrorLimits],
+    answer: Answer,
 ) -> list[TensorComparison]:
-    """Compare each tensor with the truth, and with the reference's `own` if given."""
-    return [
+    """Compare each tensor with the truth's `answer`, and with `own` if given.
+
+    Values that indices point to are the truth's: they differ from it in kind only if an index is wrong.
+    """
+    other = [None if own is None or number in answer.choices else own[number] for number in range(len(actual))]
+    found = [
         compare(a, t, reference=r, limits=limit, poison_byte=POISON)
-        for a, t, r, limit in zip(actual, expected, [None] * len(actual) if own is None else own, limits, strict=True)
+        for a, t, r, limit in zip(actual, expected, other, limits, strict=True)
     ]
+    return list(of_indices(found, answer.choosing))
+
+
+def _pointing(choice: IndexChoice, index: torch.Tensor) -> Pointing:
+    """Return which rules a wrong index output breaks."""
+    return Pointing(faults=choice.faults(index), unwritten=count_unwritten(index, POISON, index.numel()))
 
 
 def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:

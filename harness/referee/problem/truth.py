@@ -11,7 +11,7 @@ import copy
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ from harness.devices.device import Device
 from harness.devices.layout import copied, with_strides_of
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
+from harness.referee.problem.choices import Choices, IndexChoice
 from harness.referee.problem.convolution import MatrixConvolutions
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.longest_sum import LongestSum
@@ -48,6 +49,7 @@ class Traits:
             norms with a fixed momentum.
         destinations: Numbers of the inputs that hold the results, if it returns nothing.
         longest_sum: Most terms that one of its operators adds to one value.
+        choosing: Numbers of the outputs that are indices straight from a choosing operator.
     """
 
     draws_random: bool
@@ -61,6 +63,7 @@ class Traits:
     destinations: tuple[int, ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
     longest_sum: int = 1
+    choosing: tuple[int, ...] = ()
 
     def result_names(self) -> list[str]:
         """Return the names of `Answer.results`."""
@@ -81,12 +84,40 @@ class Answer:
         tree: Structure of the output.
         state: Updated parameters and buffers by name.
         inputs: The inputs after the call, if the reference changes inputs, else empty.
+        choices: By output number: indices straight from a choosing operator, with the values they point to.
     """
 
     leaves: tuple[torch.Tensor, ...]
     tree: TreeSpec
     state: Mapping[str, torch.Tensor]
     inputs: tuple[torch.Tensor, ...]
+    choices: Mapping[int, IndexChoice] = field(default_factory=dict)
+
+    @property
+    def choosing(self) -> dict[int, str]:
+        """Operators of `choices`, by output number."""
+        return {number: choice.operator for number, choice in self.choices.items()}
+
+    def pointed(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Replace indices by the values of this truth that they point to.
+
+        Args:
+            outputs: Outputs in the order of `leaves`, and any others behind them.
+        """
+        return [self.choices[n].pointed(leaf) if n in self.choices else leaf for n, leaf in enumerate(outputs)]
+
+    def valued(self, truth: Answer) -> Answer:
+        """Return this trusted answer with chosen values in place of indices.
+
+        Only the indices of `truth`'s choices are replaced. The values are those that this answer chose in its own
+        arithmetic, so they show that arithmetic's error.
+        """
+        if not truth.choices:
+            return self
+        values = truth.pointed(self.leaves)
+        for number in truth.choices.keys() & self.choices.keys():
+            values[number] = self.choices[number].chosen
+        return replace(self, leaves=tuple(values))
 
     def results(self) -> list[torch.Tensor]:
         """Return output tensors and updated state, in the order in which they are judged."""
@@ -182,7 +213,7 @@ class Reference:
         random_before = self._random_state()
         try:
             with cuda_missed(), self._reference.at(Phase.FORWARD):
-                with torch.no_grad(), LongestSum() as counting:
+                with torch.no_grad(), LongestSum() as counting, Choices() as choices:
                     result = self.forward(arguments)
                 self._device.synchronize()
         except Exception as error:
@@ -237,6 +268,7 @@ class Reference:
                 if leaf.shape != old.shape
             },
             longest_sum=counting.terms,
+            choosing=tuple(choices.of(outputs)),
         )
         if not (outputs or tree.floats() or self._traits.mutates_inputs or self._traits.updates_state):
             raise ProblemError(
@@ -283,7 +315,9 @@ class Reference:
         Returns:
             The answer in the reference's own types.
         """
-        own = [copied(leaf) for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
+        # Choices keep inputs, which a solution's late write must not reach.
+        keeps = self.traits.mutates_inputs or self.traits.choosing
+        own = [copied(leaf) for leaf in inputs] if keeps else list(inputs)
         with self._reference.at(Phase.FORWARD):
             return self._answer(self.model, self.initial_state, own, tree, seed)
 
@@ -435,11 +469,13 @@ class Reference:
         before = standing.written()
         # Other tensor objects: the call may change a tensor's shape.
         left = tuple(leaf.detach() for leaf in inputs) if self.traits.mutates_inputs else ()
-        with torch.no_grad():
+        choices = Choices() if self.traits.choosing else None
+        with torch.no_grad(), choices or nullcontext():
             result = model(*unflatten(tree, inputs))
         self._check_left_alone(model, initial, before, standing.written())
         leaves, out_tree = flatten(result)
         self._check_form(leaves, out_tree)
+        chosen = {} if choices is None else choices.of(leaves)
         if updates:
             held = state_of(model)
             state = {name: value.clone() for name, value in held.items() if name in updates}
@@ -450,7 +486,7 @@ class Reference:
         else:
             state = {}
         # An output that is an input counts with its value at this moment.
-        return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=left)
+        return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=left, choices=chosen)
 
     def told(self, answer: Answer) -> tuple[torch.Tensor, ...]:
         """Return the outputs, or the inputs that hold the results if there are none."""

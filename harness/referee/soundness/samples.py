@@ -24,6 +24,7 @@ from harness.referee.correctness.tolerance import (
     compare,
     limits_for,
     longest_sum,
+    of_indices,
     roundable,
     sensitivities,
 )
@@ -42,7 +43,8 @@ Leaves = tuple[torch.Tensor, ...]
 class ReferenceCall:
     """One call: its inputs, the reference's float32 output, and the truth.
 
-    Inputs are in slot order of `tree`.
+    Inputs are in slot order of `tree`. `own` is as returned; `truth` has the values that `answer` chose in
+    place of indices.
 
     `errors` are those of the float32 reference, `limits` those that an answer must keep,
     `longest` the longest sum.
@@ -54,6 +56,7 @@ class ReferenceCall:
     seed: int
     own: Leaves
     truth: Leaves
+    answer: Answer
     errors: tuple[TensorComparison, ...]
     limits: tuple[ErrorLimits, ...]
     longest: LongSum
@@ -70,9 +73,10 @@ class ReferenceCall:
         # `judge` fails an answer if and only if an output exceeds its limits. With UNLIMITED, `compare` skips the
         # search for places and patterns, which costs more than the comparison and is not used here. The tensors are
         # made contiguous, as in a judgement, because the GPU's comparison would copy anything else.
+        choices = self.answer.choices
         found = [
-            compare(a.contiguous(), t, reference=r, limits=UNLIMITED)
-            for a, t, r in zip(leaves, self.truth, self.own, strict=True)
+            compare(a.contiguous(), t, reference=None if n in choices else r, limits=UNLIMITED)
+            for n, (a, t, r) in enumerate(zip(self.answer.pointed(leaves), self.truth, self.own, strict=True))
         ]
         limits = self._loosest() if roundable(found, self.limits, self.required) else self.limits
         return not all(c.within(limit) for c, limit in zip(found, limits, strict=True))
@@ -113,23 +117,29 @@ def make_sample(
     """
     truth = oracle.truth(inputs, tree, seed)
     own: Answer = oracle.answer(inputs, tree, seed)
-    exact = tuple(leaf.contiguous() for leaf in oracle.told(truth.answer))
-    told = oracle.told(own)
-    errors = tuple(compare(r.contiguous(), t, limits=UNLIMITED) for r, t in zip(told, exact, strict=True))
+
+    def values(answer: Answer) -> Leaves:
+        return tuple(leaf.contiguous() for leaf in oracle.told(answer.valued(truth.answer)))
+
+    exact = values(truth.answer)
+    errors = of_indices(
+        [compare(r, t, limits=UNLIMITED) for r, t in zip(values(own), exact, strict=True)], truth.answer.choosing
+    )
     longest = longest_sum(oracle.traits, variant)
     return ReferenceCall(
         variant=variant,
         inputs=tuple(inputs),
         tree=tree,
         seed=seed,
-        own=told,
+        own=oracle.told(own),
         truth=exact,
+        answer=truth.answer,
         errors=errors,
         limits=tuple(limits_for(required, error, longest=longest) for error in errors),
         longest=longest,
         source=truth.source,
         required=required,
-        nearby=lambda: ((weight, oracle.told(near)) for weight, near in oracle.nearby(inputs, tree, seed, required)),
+        nearby=lambda: ((weight, values(near)) for weight, near in oracle.nearby(inputs, tree, seed, required)),
     )
 
 

@@ -131,7 +131,11 @@ def _output(held: Mapping[str, Any]) -> list[str]:
     shape = held.get("shape")
     dims = list(shape) if isinstance(shape, list | tuple) else []
     count, wrong = read.whole(held, "count"), read.whole(held, "wrong") or 0
-    lines = [f"{show.line(held.get('dtype', ''), 20)} {dims}: {wrong} of {count} values wrong"]
+    chosen_by = show.line(read.text(held, "index_of"), 40)
+    noun = "indices" if chosen_by else "values"
+    lines = [f"{show.line(held.get('dtype', ''), 20)} {dims}: {wrong} of {count} {noun} wrong"]
+    if chosen_by:
+        lines.append(f"judged by the values that they point to, and those that {chosen_by} chose:")
     if count and wrong:
         lines[0] += f" ({show.share(wrong / count)})"
     first, worst = read.mapping(held, "first"), read.mapping(held, "worst")
@@ -141,10 +145,11 @@ def _output(held: Mapping[str, Any]) -> list[str]:
         lines.append(f"worst wrong at {worst.get('index')}: {_values(worst)}")
     if pattern := read.text(held, "pattern"):
         lines.append(f"pattern: {show.line(pattern, 200)}")
-    if clashes := read.whole(held, "non_finite_mismatches"):
+    clashes = read.whole(held, "non_finite_mismatches")
+    if clashes and not chosen_by:
         lines.append(f"{clashes} values are NaN or infinite and should be finite, or the other way round")
     if unwritten := read.whole(held, "unwritten"):
-        lines.append(f"{unwritten} values were never written")
+        lines.append(f"{unwritten} {noun} were never written")
     lines += _errors(held)
     return lines
 

@@ -19,6 +19,7 @@ from harness.core.problem import Problem
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.correctness.precision import class_limits
 from harness.referee.correctness.tolerance import LongSum, compare, judge, limits_for
+from harness.referee.problem.choices import Choices, IndexChoice
 from harness.referee.problem.inputs import draw
 from harness.referee.problem.loader import ReferenceModule, load_reference
 from harness.referee.problem.longest_sum import LongestSum
@@ -101,14 +102,22 @@ def answer(model: torch.nn.Module, leaves: Leaves, spec: TreeSpec) -> Leaves:
     return [leaf.clone() for leaf in (*outputs, *changed)]
 
 
-def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> Leaves:
-    doubled = [leaf.double() if leaf.is_floating_point() else leaf for leaf in leaves]
+def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> tuple[Leaves, dict[int, IndexChoice]]:
+    """The outputs in float64, with the values that indices point to in their place, and the choices among them."""
+    doubled = [leaf.double() if leaf.is_floating_point() else leaf.clone() for leaf in leaves]
     model = small(problem.id).model(1, CPU).double()
     torch.set_default_dtype(torch.float64)
     try:
-        return answer(model, doubled, spec)
+        with torch.no_grad(), Choices() as choosing:
+            choices = choosing.of(flatten(model(*unflatten(spec, doubled)))[0])
+        exact = answer(small(problem.id).model(1, CPU).double(), doubled, spec)
     finally:
         torch.set_default_dtype(torch.float32)
+    return pointed(exact, choices), choices
+
+
+def pointed(leaves: Leaves, choices: dict[int, IndexChoice]) -> Leaves:
+    return [choices[number].pointed(leaf) if number in choices else leaf for number, leaf in enumerate(leaves)]
 
 
 def equal(a: Leaves, b: Leaves) -> bool:
@@ -193,7 +202,8 @@ def test_the_reference_is_sound_on_every_variant(problem: Problem) -> None:
         with LongestSum() as counting:
             answer(model, leaves, spec)
         longest = LongSum(terms=counting.terms, alike=variant in ("large_values", "structured"))
-        for output, exact in zip(got, truth(problem, leaves, spec), strict=True):
+        right, choices = truth(problem, leaves, spec)
+        for output, exact in zip(pointed(got, choices), right, strict=True):
             error = compare(output, exact)
             limits = class_limits(problem.precision, longest=longest)
             if error.exact:
@@ -229,15 +239,15 @@ def test_wrong_answers_are_rejected(problem: Problem) -> None:
     """Each output alone being wrong is noticed, on the problem's own inputs already."""
     leaves, spec = drawn(problem, 3)
     got, others = (answer(small(problem.id).model(1, CPU), held, spec) for held in (leaves, drawn(problem, 4)[0]))
-    exact = truth(problem, leaves, spec)
-    references = [compare(output, right) for output, right in zip(got, exact, strict=True)]
+    exact, choices = truth(problem, leaves, spec)
+    references = [compare(output, right) for output, right in zip(pointed(got, choices), exact, strict=True)]
     limits = [limits_for(problem.precision, reference) for reference in references]
     outputs = len(sketch(problem, problem.workloads["small"]).outputs)
 
     def accepted(answers: Leaves) -> bool:
         compared = [
-            compare(a, t, reference=own, limits=limit)
-            for a, t, own, limit in zip(answers, exact, got, limits, strict=True)
+            compare(a, t, reference=own if a.dtype is own.dtype else None, limits=limit)
+            for a, t, own, limit in zip(pointed(answers, choices), exact, got, limits, strict=True)
         ]
         return judge(compared, problem.precision, references=references).failure is None
 

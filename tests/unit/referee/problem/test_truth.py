@@ -146,12 +146,15 @@ def test_an_input_that_changes_before_a_wrong_answer_is_looked_at_again_is_found
 
 
 def test_indices_that_only_float32_rounding_ties_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In float32 every row is a tie, and the first index is its maximum's; the truth's is another."""
+    """In float32 every row is a tie, and the first index is its maximum's; the truth's is another.
+
+    Both point to the same value within float32's accuracy, so later calls need no answer of the reference.
+    """
     workspace = workspace_of(PROBLEM.replace("x + y", "torch.argmax(1.0 + 1e-9 * x, dim=1)"))
     assert any(bool((workspace.truth(index).answer.leaves[0] != 0).any()) for index in range(3))
     asked = counted(workspace, monkeypatch)
     assert statuses(workspace) == [None, None, None]
-    assert sorted(set(asked)) == [0, 1, 2]
+    assert asked == [2]
 
 
 def test_the_references_own_answer_is_asked_for_where_the_truth_does_not_settle_it(
