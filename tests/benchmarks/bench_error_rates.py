@@ -104,7 +104,7 @@ def measure(folder: Path, twins: int, slower: int, shard: tuple[int, int]) -> No
     from tests.benchmarks.spinning import AS_EVALUATED, judge, problem_of, rate_hz, referee, twin, zygote
 
     hz, found = rate_hz(), collect()
-    where = {"gpu": torch.cuda.get_device_name(), "driver": found.driver, "torch": torch.__version__}
+    where = {"gpu": torch.cuda.get_device_name(), "driver": found.driver, "torch": str(torch.__version__)}
     config = {"twins": twins, "slower": slower, "shard": "{}/{}".format(*shard)}
     todo = list(evaluations(twins, slower, shard))
     with RunStore.create(folder, config=config, environment=where) as store, zygote() as forks:

@@ -11,7 +11,7 @@ import pytest
 from harness.core.status import Status
 from harness.results.writer import RunStore
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.exclusive_gpu]  # a limit takes the rest of the GPU's memory
 
 PROBLEM = """
 import torch
@@ -56,7 +56,7 @@ def judged(folder: Path, body: str, memory: str, problem: str = PROBLEM, *more: 
         text=True,
         capture_output=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     (record,) = RunStore.open(folder / "results/run").records()
     return record.status, record.reason, record.evidence.get("precision_override")
 

@@ -133,7 +133,7 @@ def _parsed(state: SourceEdits, clean: bytes) -> list[Tree]:
 
 
 def _macro_bodies(state: SourceEdits, tree: Tree) -> Iterator[Tree]:
-    """Bodies of macros with CUDA syntax or arrays of arrays, parsed as statements or declarations."""
+    """Parse bodies of macros with CUDA syntax or `][`, as statements or declarations."""
     for node in walk(tree.root):
         if node.type not in {"preproc_def", "preproc_function_def"}:
             continue

@@ -93,13 +93,13 @@ class IndexChoice:
         rules = {f"out of range (0 to {extent - 1})": outside}
         count = along.shape[self.dim]
         if count > 1:
-            # Of equal indices of a line, one writes its place last; the others find a place that is not theirs.
+            # Of equal indices of a line, the first keeps its place; the others find a place that is not theirs.
             shape = [extent + 1 if d == self.dim else size for d, size in enumerate(along.shape)]
-            slots = torch.zeros(shape, dtype=torch.int32, device=along.device)
+            slots = torch.full(shape, count, dtype=torch.int32, device=along.device)
             spots = along.masked_fill(outside, extent)
             places = torch.arange(count, dtype=torch.int32, device=along.device)
             places = places.view([-1 if d == self.dim else 1 for d in range(along.dim())]).expand(along.shape)
-            slots.scatter_(self.dim, spots, places)
+            slots.scatter_reduce_(self.dim, spots, places, "amin")
             rules["repeated"] = ~outside & (slots.gather(self.dim, spots) != places)
         if self.stable and count > 1:
             values = self._gather(along)

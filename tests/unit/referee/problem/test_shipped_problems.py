@@ -105,12 +105,13 @@ def answer(model: torch.nn.Module, leaves: Leaves, spec: TreeSpec) -> Leaves:
 def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> tuple[Leaves, dict[int, IndexChoice]]:
     """The outputs in float64, with the values that indices point to in their place, and the choices among them."""
     doubled = [leaf.double() if leaf.is_floating_point() else leaf.clone() for leaf in leaves]
-    model = small(problem.id).model(1, CPU).double()
+    # made before the default dtype changes: random weights would be others in float64
+    model, again = (small(problem.id).model(1, CPU).double() for _ in range(2))
     torch.set_default_dtype(torch.float64)
     try:
         with torch.no_grad(), Choices() as choosing:
             choices = choosing.of(flatten(model(*unflatten(spec, doubled)))[0])
-        exact = answer(small(problem.id).model(1, CPU).double(), doubled, spec)
+        exact = answer(again, doubled, spec)
     finally:
         torch.set_default_dtype(torch.float32)
     return pointed(exact, choices), choices
