@@ -15,7 +15,6 @@ import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 from harness.hostcuda.translate import ptx
-from harness.hostcuda.translate.arithmetic import ARITHMETIC, conditional_names, edit_call, edit_cast, edit_shift
 from harness.hostcuda.translate.configurations import written_out
 from harness.hostcuda.translate.declarations import (
     edit_shared,
@@ -25,6 +24,7 @@ from harness.hostcuda.translate.declarations import (
     shared_text,
 )
 from harness.hostcuda.translate.edits import Edit, SourceEdits, applied, quoted
+from harness.hostcuda.translate.gpu_arithmetic import ARITHMETIC, conditional_names, edit_call, edit_cast, edit_shift
 from harness.hostcuda.translate.legible import legible
 from harness.hostcuda.translate.pieces import alone, declarations
 from harness.hostcuda.translate.sides import CodeSide, architecture_words, marked_names, side_of, two_versions
