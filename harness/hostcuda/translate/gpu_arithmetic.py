@@ -29,7 +29,10 @@ ARITHMETIC = re.compile(rb"<<|>>|\(\s*(?:std::)?(?:unsigned|signed|u?int\w*|long
 
 
 def conditional_names(source: bytes) -> set[bytes]:
-    """Names that preprocessor conditions depend on; their macros must stay as they are."""
+    """Names that preprocessor conditions depend on.
+
+    Their macros must stay as they are.
+    """
     names = set(re.findall(rb"\w+", b" ".join(_CONDITION.findall(source))))
     bodies: dict[bytes, bytes] = dict(_MACRO.findall(source))
     fresh = names & bodies.keys()
@@ -40,7 +43,10 @@ def conditional_names(source: bytes) -> set[bytes]:
 
 
 def edit_shift(state: SourceEdits, tree: Tree, node: Node) -> None:
-    """Write `a << n` as `a << shift << n`, unless `n` is a number or the operator a stream's."""
+    """Write `a << n` as `a << shift << n`.
+
+    Not if `n` is a number, or the operator a stream's.
+    """
     operator, count = node.child_by_field_name("operator"), node.child_by_field_name("right")
     if operator is None or count is None or tree.of(operator) not in _SHIFTS or count.type == "number_literal":
         return
