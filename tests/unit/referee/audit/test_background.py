@@ -116,11 +116,11 @@ def test_a_problem_whose_inputs_find_no_room_is_tried_again_without_them(
     assert court.referee.begin(waiting) is None
     device = court.referee.device
     free: Callable[[], int] = device.free_bytes
-    monkeypatch.setattr(type(device), "free_bytes", lambda *_: 0 if court.referee._owed else free())
+    monkeypatch.setattr(type(device), "free_bytes", lambda self, enough=None: 0 if court.referee._owed else free())
     larger = replace(court.task(RIGHT), workload=Workload(name="larger", sizes={"ROWS": 50}))
     outcome = court.referee.judge(larger)
     assert outcome.status is Status.passed, outcome
-    monkeypatch.setattr(type(device), "free_bytes", lambda *_: 0)
+    monkeypatch.setattr(type(device), "free_bytes", lambda self, enough=None: 0)
     largest = replace(court.task(RIGHT), workload=Workload(name="largest", sizes={"ROWS": 60}))
     alone = court.referee.judge(largest)
     assert alone.status is Status.harness_error
@@ -147,7 +147,7 @@ def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
     if drawing:
         monkeypatch.setattr("harness.referee.background_checks.subject_of", subject_if_there_is_room)
     else:
-        monkeypatch.setattr(type(device), "free_bytes", lambda *_: 0 if court.referee._owed else free())
+        monkeypatch.setattr(type(device), "free_bytes", lambda self, enough=None: 0 if court.referee._owed else free())
     outcome = court.referee.judge(judged)
     assert outcome.status is Status.passed, outcome
     assert "audit" in outcome.evidence

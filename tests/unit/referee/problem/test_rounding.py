@@ -244,6 +244,20 @@ def test_a_few_wrong_entries_among_exact_ones_are_wrong_in_a_coarser_class_too()
     assert status(judged(lambda x: torch.topk(x.bfloat16(), 4).values.float(), BF16, change=clustered, **held)) is None
 
 
+def test_a_reference_that_is_exact_in_most_entries_only_accuses_nobody_who_does_the_same() -> None:
+    """As TF32 does in a convolution of structured inputs on a GPU."""
+    body = (
+        "return torch.cat([x[:, :18].half().to(x.dtype) if x.dtype == torch.float32 else x[:, :18], x[:, 18:]], dim=1)"
+    )
+
+    def the_same(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x[:, :18].half().float(), x[:, 18:]], dim=1)
+
+    found = {"inputs": "torch.randn(37, 91)", "precision": TF32}
+    assert status(judged(the_same, body=body, **found)) is None
+    assert status(judged(the_same, body="return x.clone()", **found)) is Status.wrong_value
+
+
 def test_nothing_makes_zeros_right_or_half_an_answer() -> None:
     """A long product in bfloat16, whose rounding moves the truth by a third, of which four times are more than all."""
     held = {
