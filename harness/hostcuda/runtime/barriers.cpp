@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "checking.h"
 #include "report.h"
 #include "scheduler.h"
 #include "state.h"
@@ -27,6 +28,7 @@ void complete_barrier(Block& block) {
 
 void release_barrier(Worker& worker, Block& block, Thread* except) {
     complete_barrier(block);
+    if (hostcuda_checked()) share_in_block(block);
     std::uint32_t known = 0;
     for (std::uint32_t i = 0; i < block.count; ++i)
         if (block.threads[i].state == ThreadState::at_barrier) known = std::max(known, block.threads[i].cluster_known);

@@ -226,7 +226,7 @@ inline __attribute__((always_inline)) void check_anywhere(std::uintptr_t address
 
 // An atomic update: conflicts with plain accesses, not with other atomics; may carry a release or an acquire.
 template <unsigned bytes>
-void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool writes) {
+void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool writes, int order) {
     Worker* found = current_worker;
     if (found == nullptr) return;
     Worker& worker = *found;
@@ -279,10 +279,13 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
             report_access(worker, ReportKind::data_race, address, bytes, true, site, "atomic update of memory that another thread writes non-atomically, without synchronisation between the two", before, "write");
             c.write = 0;
         }
+        const bool of_the_block = order == HOSTCUDA_BLOCK_SCOPE && region != nullptr;
+        if (const Record before = c.atomic; of_the_block && !ordered(worker, before, floor, shared) && of_another_block(*worker.block, before))
+            report_access(worker, ReportKind::data_race, address, bytes, true, site, "atomic update with the scope of a block of memory that another block updates", before, "atomic update");
         if (writes) c.atomic = me;
     }
     poll(worker);  // first: whoever has its turn meanwhile may release what is about to be read
-    if (!shared || worker.block->cluster->blocks.size() > 1) synchronize_through(worker, address, reads, writes);
+    synchronize_through(worker, holder, address, reads, writes, order == HOSTCUDA_BLOCK_SCOPE);
 }
 
 template <unsigned bytes, bool write>
@@ -302,7 +305,7 @@ void check_volatile(void* p, std::uintptr_t site) {
         Cell* cells = region_cells(*region);
         if (write && cells != nullptr && bytes >= (1u << region->granule_shift)) cells[(address - region->base) >> region->granule_shift].atomic = with_site(worker.me, site);
         if (!write) poll(worker);  // first: whoever has its turn meanwhile may release what is about to be read
-        synchronize_through(worker, address, !write, write);
+        synchronize_through(worker, nullptr, address, !write, write, false);
         return;
     }
     if (!write) poll(worker);
@@ -448,16 +451,12 @@ static unsigned __int128 exchange_wide(unsigned __int128* place, const unsigned 
 }
 
 void atomic_wide(void* place, const void* expected, const void* value, void* old, bool checked) {
-    if (checked) check_atomic<16>(place, reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)), true, true);
+    if (checked) check_atomic<16>(place, reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)), true, true, __ATOMIC_RELAXED);
     unsigned __int128 wanted = 0, given;
     if (expected != nullptr) std::memcpy(&wanted, expected, sizeof wanted);
     std::memcpy(&given, value, sizeof given);
     const unsigned __int128 found = exchange_wide(static_cast<unsigned __int128*>(place), expected == nullptr ? nullptr : &wanted, given);
     std::memcpy(old, &found, sizeof found);
-}
-
-void fence() {
-    if (current_worker != nullptr) current_worker->thread->fenced = current_worker->thread->fenced_lately = true;
 }
 
 }  // namespace hostcuda
@@ -502,29 +501,29 @@ void __tsan_write_range(void* p, std::size_t bytes) { hostcuda::check_range(p, b
 
 // What -fsanitize=thread makes of the __atomic builtins.
 #define ATOMICS(bits, type)                                                                                                   \
-    type __tsan_atomic##bits##_load(const volatile type* p, int) {                                                            \
-        hostcuda::check_atomic<bits / 8>(p, SITE, true, false);                                                               \
+    type __tsan_atomic##bits##_load(const volatile type* p, int order) {                                                            \
+        hostcuda::check_atomic<bits / 8>(p, SITE, true, false, order);                                                               \
         return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                                          \
     }                                                                                                                         \
-    void __tsan_atomic##bits##_store(volatile type* p, type v, int) {                                                         \
-        hostcuda::check_atomic<bits / 8>(p, SITE, false, true);                                                               \
+    void __tsan_atomic##bits##_store(volatile type* p, type v, int order) {                                                         \
+        hostcuda::check_atomic<bits / 8>(p, SITE, false, true, order);                                                               \
         __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                                             \
     }                                                                                                                         \
-    type __tsan_atomic##bits##_exchange(volatile type* p, type v, int) {                                                      \
-        hostcuda::check_atomic<bits / 8>(p, SITE, true, true);                                                                \
+    type __tsan_atomic##bits##_exchange(volatile type* p, type v, int order) {                                                      \
+        hostcuda::check_atomic<bits / 8>(p, SITE, true, true, order);                                                                \
         return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                                   \
     }                                                                                                                         \
-    int __tsan_atomic##bits##_compare_exchange_strong(volatile type* p, type* expected, type v, int, int) {                   \
-        hostcuda::check_atomic<bits / 8>(p, SITE, true, true);                                                                \
+    int __tsan_atomic##bits##_compare_exchange_strong(volatile type* p, type* expected, type v, int order, int) {                   \
+        hostcuda::check_atomic<bits / 8>(p, SITE, true, true, order);                                                                \
         return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                        \
     }                                                                                                                         \
-    int __tsan_atomic##bits##_compare_exchange_weak(volatile type* p, type* expected, type v, int, int) {                     \
-        hostcuda::check_atomic<bits / 8>(p, SITE, true, true);                                                                \
+    int __tsan_atomic##bits##_compare_exchange_weak(volatile type* p, type* expected, type v, int order, int) {                     \
+        hostcuda::check_atomic<bits / 8>(p, SITE, true, true, order);                                                                \
         return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                        \
     }
 #define ATOMIC_UPDATE(bits, type, name)                                                                                       \
-    type __tsan_atomic##bits##_##name(volatile type* p, type v, int) {                                                        \
-        hostcuda::check_atomic<bits / 8>(p, SITE, true, true);                                                                \
+    type __tsan_atomic##bits##_##name(volatile type* p, type v, int order) {                                                        \
+        hostcuda::check_atomic<bits / 8>(p, SITE, true, true, order);                                                                \
         return __atomic_##name(p, v, __ATOMIC_SEQ_CST);                                                                       \
     }
 #define ATOMICS_ALL(bits, type)         \
@@ -541,7 +540,7 @@ ATOMICS_ALL(16, std::uint16_t)
 ATOMICS_ALL(32, std::uint32_t)
 ATOMICS_ALL(64, std::uint64_t)
 
-void __tsan_atomic_thread_fence(int) { hostcuda::fence(); __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }  // whoever means one of CUDA's calls hostcuda::fence too
 void __tsan_atomic_signal_fence(int) {}
 
 }  // extern "C"

@@ -25,9 +25,19 @@ inline bool is_arriving(Record r) { return serial_of(r) == arriving_serial && r 
 
 // ordering.cpp
 bool ordered(const Worker& worker, Record record, Record floor, bool shared);  // did it happen before the calling thread's present access?
-void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, bool releases);  // an atomic or volatile access
+// An atomic or volatile access: in shared memory of `holder`, or in global memory where that is null. One whose scope is a block signals no other.
+void synchronize_through(Worker& worker, Block* holder, std::uintptr_t address, bool reads, bool writes, bool block_scope);
+bool of_another_block(const Block& block, Record record);
+bool heard_of(const Block& block, const Thread& thread, std::uint32_t other);  // of what block `other` did
 
-void share_knowledge(Cluster& cluster);  // what one of its blocks learned of others, all do at its barrier
+// What those who meet know or have fenced, all of them do: of a block at its barrier (who went on knows nothing more of its own), of a cluster, of a warp's
+// lanes, and at a barrier of a part of the block, where each arrives and leaves by itself.
+void share_in_block(Block& block);
+void share_in_cluster(Cluster& cluster);
+void share_in_warp(Block& block, std::uint32_t warp, unsigned lanes);
+void arrive(Meeting& meeting, Worker& worker);
+void add_lanes(Meeting& meeting, const Block& block, std::uint32_t warp, unsigned lanes);  // what they did until now
+void leave(const Meeting& meeting, Block& block, Thread& thread);
 
 // checker.cpp: where a copy into shared memory begins, and where it ends
 void mark_arriving(Worker& worker, const AsyncCopy& copy);

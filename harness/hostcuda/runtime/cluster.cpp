@@ -48,7 +48,7 @@ void end_phase(Cluster& cluster) {
     cluster.arrived = 0;
     cluster.released[cluster.phase % 3] = ended;  // who has exited, or comes without releasing, has still released this much
     if (cluster.blocks.size() > 1 && !ended.empty()) {
-        share_knowledge(cluster);
+        share_in_cluster(cluster);
         cluster.told.resize(cluster.blocks.size());
         const std::size_t threads = ended.size() / cluster.blocks.size();
         for (std::size_t rank = 0; rank < cluster.told.size(); ++rank)
@@ -68,6 +68,7 @@ const char* const may_be_gone = "access to shared memory of another block that m
 
 // The last thread of the block ended. Whoever reached into its shared memory must have done so before.
 void check_touches(Worker& worker, Block& block, Thread& last) {
+    share_in_block(block);
     for (std::uint32_t i = 0; i < block.count; ++i) last.cluster_known = std::max(last.cluster_known, block.threads[i].cluster_known);
     const auto& touches = block.cluster->touches[block.rank];
     const Block* told_of = nullptr;
@@ -174,8 +175,7 @@ void note_touch(Worker& worker, Block& holder, std::uintptr_t address, std::size
         report_access(worker, ReportKind::memory_error, address, bytes, write, site, may_be_gone);
         return;
     }
-    const bool told = holder.linear < block.known.size() && block.known[holder.linear].thread != -1;
-    if (worker.thread->cluster_known == 0 && !told && block.floor <= cluster.start) {
+    if (worker.thread->cluster_known == 0 && !heard_of(block, *worker.thread, holder.linear) && block.floor <= cluster.start) {
         report_access(worker, ReportKind::memory_error, address, bytes, write, site,
                       "access to shared memory of another block that may not have started: no cluster barrier comes before the access");
     }

@@ -22,14 +22,20 @@ unsigned arrived(const Block& block, const NamedBarrier& named) {
     return count;
 }
 
-// Two places in turn: who is late to leave one phase learns nothing of the next one.
-const void* place_of(const NamedBarrier& named, unsigned phase) { return &named.places[phase & 1]; }
-
 void complete(Block& block, unsigned number, Thread* except) {
     NamedBarrier& named = block.named[number];
+    const auto waits = [number](const Thread& thread) { return thread.state == ThreadState::at_named && thread.source == number; };
+    for (unsigned w = 0; w * warp_lanes < block.count; ++w) {
+        unsigned lanes = 0;
+        for (unsigned l = 0; l < warp_lanes && w * warp_lanes + l < block.count; ++l) lanes |= unsigned{waits(block.threads[w * warp_lanes + l])} << l;
+        if (lanes != 0) add_lanes(named.meeting, block, w, lanes);
+    }
+    const std::uint32_t after = ++block.tick;
     for (std::uint32_t i = 0; i < block.count; ++i) {
         Thread& thread = block.threads[thread_at(block, i)];
-        if (thread.state != ThreadState::at_named || thread.source != number) continue;
+        if (!waits(thread)) continue;
+        leave(named.meeting, block, thread);
+        advance(block, thread, after);
         thread.answer = thread.mask == static_cast<unsigned>(BarrierAnswer::count) ? named.sum : thread.mask == static_cast<unsigned>(BarrierAnswer::all) ? named.all : named.any;
         if (&thread == except) thread.state = ThreadState::running;
         else make_ready(block, thread);
@@ -38,7 +44,7 @@ void complete(Block& block, unsigned number, Thread* except) {
     named.sum = 0, named.all = true, named.any = false;
     named.expected = 0;
     --block.named_pending;
-    sync_begin(place_of(named, ++named.phase));
+    named.meeting = {};
 }
 
 [[noreturn]] void refuse(Worker& worker, const char* text, int line) {
@@ -87,8 +93,11 @@ int named_barrier(unsigned number, unsigned count, bool waits, int predicate, Ba
     named.sum += predicate != 0;
     named.all = named.all && predicate != 0;
     named.any = named.any || predicate != 0;
-    const void* const place = place_of(named, named.phase);
-    sync_release(place);
+    arrive(named.meeting, worker);
+    if (!waits) {
+        add_lanes(named.meeting, block, thread.linear / warp_lanes, lane);
+        advance(block, thread, ++block.tick);
+    }
     thread.line = line;
     thread.kind = "bar.sync";
     thread.source = number;
@@ -98,8 +107,8 @@ int named_barrier(unsigned number, unsigned count, bool waits, int predicate, Ba
     if (come > count) refuse(worker, "more warps arrive at a barrier than it waits for", line);
     if (come == count) complete(block, number, waits ? &thread : nullptr);
     else if (waits) suspend(worker);
+    refresh_records(worker);
     if (!waits) return 0;
-    sync_acquire(place);
     return static_cast<int>(thread.answer);
 }
 

@@ -128,7 +128,9 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
     block.tick = 1;
     block.barrier_tick = 0;
     block.serials.clear();
-    block.known.clear();
+    block.told = false;
+    block.met = {};
+    block.points.clear();
     block.bound.clear();
     block.in_vain = block.rounds_in_vain = 0;
     forget_named_barriers(block);
@@ -151,8 +153,8 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         thread.tick = 1;
         thread.record = record | (Record{i} << record_thread_shift);
         thread.state = ThreadState::unstarted;
-        thread.fenced = false;
-        thread.learned = 0, thread.learned_of = -1;
+        thread.learning.reset();
+        for (std::uintptr_t& place : thread.seen) place = 0;
         thread.polls = 0;
         thread.doubt = 0;
         thread.in_vain = thread.fenced_lately = false;
@@ -170,6 +172,7 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         warp.exited = lanes >= warp_lanes ? 0u : ~((1u << lanes) - 1u);
         warp.pending = warp.asking = 0;
         warp.sync_tick = 0;
+        warp.told = false;
         warp.clocks_in_use = false;
     }
     arena_prepare(block.arena, grid.request);

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "fiber.h"
 #include "hostcuda/interface.h"
+#include "knowledge.h"
 
 namespace hostcuda {
 
@@ -90,6 +92,33 @@ struct AsyncCopies {
     unsigned group = 0;              // the one that is being filled
 };
 
+constexpr unsigned scopes = 2;       // of a fence: 0 a block, 1 the device
+
+// What the signals of a thread tell: what it knew of others at its last fence, and what it had done itself up to a tick. 0: it met no fence.
+struct Fenced {
+    Known others;
+    std::uint32_t own = 0;
+};
+
+struct Learning {                    // by a thread, since it last met its whole block
+    Known known;                     // what happened before
+    Known seen_near, seen_far;       // the same once a fence or a barrier follows: what was told at places that it read
+    Fenced fenced[scopes];
+};
+
+struct Meeting {                     // what those who meet at a barrier tell each other
+    Known known, fenced[scopes];
+};
+
+// A place by which threads signal each other. `near` is what threads of one block, by linear index, tell others of theirs.
+struct SyncPoint {
+    Known far;
+    std::unordered_map<std::uint32_t, Known> near;
+    Record cluster = 0;              // of whoever released last: where its records of shared memory begin, which no other's do
+    std::uint32_t cluster_known = 0; // and the most phases of its barrier that anybody of it knew of
+};
+using SyncPoints = std::unordered_map<std::uintptr_t, SyncPoint>;
+
 struct Thread {
     Fiber* fiber = nullptr;
     Dim3 index{};
@@ -97,14 +126,14 @@ struct Thread {
     std::uint32_t tick = 0;
     Record record = 0;               // serial, tick and thread, ready to be completed with a site
     ThreadState state = ThreadState::unstarted;
-    bool fenced = false;
     bool carry = false;
     bool in_vain = false;            // it asked for the end of a phase, and has done nothing since
     bool fenced_lately = false;      // since it arrived at its cluster's barrier
     std::uint32_t cluster_arrivals = 0, cluster_waits = 0;  // at the barrier of its cluster, over all phases
     std::uint32_t cluster_known = 0; // phases of it that ended before what it does now, as far as it waited or met others who had
-    Record learned = 0;              // what threads of its own block did below this happened before: learned through fences and atomics
-    std::int32_t learned_of = -1;    // of which of them; -2 any
+    std::uintptr_t seen[4] = {};     // places in global memory that it read atomically and nothing followed: the last ones
+    unsigned next_seen = 0;
+    std::unique_ptr<Learning> learning;
     std::uint32_t polls = 0;         // atomics and volatile reads since it last gave way; barriers in a waiting loop change nothing
     int line = 0;                    // where it waits
     Place place = Place::any;        // which of the barriers on that line
@@ -135,6 +164,7 @@ struct Warp {
     unsigned pending = 0;            // which of the collectives wait
     unsigned asking = 0;             // lanes that wait for __activemask()
     std::uint32_t sync_tick = 0;     // every lane's accesses up to this tick are ordered
+    bool told = false;               // a lane has learned, seen or fenced what the others have not
     Collective collectives[warp_lanes];
     std::unique_ptr<std::uint32_t[]> clocks;  // [lane][other]: other's tick that lane knows of; only for partial masks
     bool clocks_in_use = false;
@@ -143,10 +173,9 @@ struct Warp {
 struct NamedBarrier {
     std::uint32_t expected = 0;      // threads, in whole warps; 0 while nobody has come
     std::uint32_t lanes[max_block_threads / warp_lanes] = {};
-    std::uint32_t phase = 0;
     unsigned sum = 0;
     bool all = true, any = false;
-    char places[2] = {};             // where its threads are put in order
+    Meeting meeting;
 };
 
 struct Launch;
@@ -163,14 +192,6 @@ struct Arena {
     std::uint32_t epoch = 0;
     std::vector<unsigned char> touched;
     std::size_t static_bytes = 0;    // of the variables touched by this block
-};
-
-struct Knowledge {                   // what a block learned of another through fences and atomics
-    Record barrier_limit = 0;        // its records below this happened before
-    Record own_limit = 0;            // and below this, those of one thread
-    std::int32_t thread = -1;        // which; -2 any
-    Record warp_limit = 0;           // and below this, those of one warp: whoever told met the others of its warp there
-    std::int32_t warp = -1;          // which; -2 any
 };
 
 struct Block;
@@ -225,7 +246,9 @@ struct Block {
     std::uint32_t tick = 0, barrier_tick = 0;
     std::vector<std::uint32_t> serials;
     Record floor = 0;
-    std::vector<Knowledge> known;    // by linear block; empty until something was learned
+    bool told = false;               // a thread has learned, seen or fenced what the others have not
+    Meeting met;                     // what all its threads know of others, and what the signals of any tell
+    SyncPoints points;               // in its shared memory
     std::vector<BoundCopy> bound;
     std::uint32_t in_vain = 0;       // threads that ask for the end of a phase
     std::uint32_t rounds_in_vain = 0;

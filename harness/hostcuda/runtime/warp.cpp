@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checking.h"
 #include "report.h"
 #include "state.h"
 
@@ -16,6 +17,7 @@ namespace {
 Thread& lane(Block& block, std::uint32_t warp, unsigned number) { return block.threads[warp * warp_lanes + number]; }
 
 void order_lanes(Block& block, std::uint32_t number, Warp& warp, unsigned mask) {
+    if (hostcuda_checked()) share_in_warp(block, number, mask);
     const std::uint32_t before = block.tick;
     const std::uint32_t after = ++block.tick;
     if ((mask | warp.exited) == ~0u) {

@@ -47,7 +47,7 @@ inline int __syncthreads_and(int p, hostcuda::Place place, HOSTCUDA_LINE) { retu
 inline int __syncthreads_or(int p, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::any, line); }
 inline int __syncthreads_or(int p, hostcuda::Place place, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::any, line, place); }
 inline void __threadfence() { hostcuda::fence(); __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_block() { __threadfence(); }
+inline void __threadfence_block() { hostcuda::fence(hostcuda::Scope::block); __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __threadfence(); }
 inline void __nanosleep(unsigned) { hostcuda::poll_hint(); }
 [[noreturn]] inline void __trap() { hostcuda::trap(); }
@@ -177,7 +177,7 @@ template <> struct Word<2> { using type = std::uint16_t; };
 template <> struct Word<4> { using type = std::uint32_t; };
 template <> struct Word<8> { using type = std::uint64_t; };
 template <class T> using word_of = typename Word<sizeof(T)>::type;
-template <class T, class F> inline T atomic_update(T* address, F change) {
+template <int order = __ATOMIC_RELAXED, class T, class F> inline T atomic_update(T* address, F change) {
     auto* place = reinterpret_cast<word_of<T>*>(address);
     word_of<T> before = __atomic_load_n(place, __ATOMIC_RELAXED);
     for (;;) {
@@ -186,18 +186,18 @@ template <class T, class F> inline T atomic_update(T* address, F change) {
         next = change(old);
         word_of<T> after;
         std::memcpy(&after, static_cast<const void*>(&next), sizeof(T));
-        if (__atomic_compare_exchange_n(place, &before, after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return old;
+        if (__atomic_compare_exchange_n(place, &before, after, false, order, __ATOMIC_RELAXED)) return old;
     }
 }
 }  // namespace hostcuda
 
 #define HOSTCUDA_ATOMIC_BUILTIN(name, type, builtin)                                                       \
     inline type name(type* p, type v) { return builtin(p, v, __ATOMIC_RELAXED); }                          \
-    inline type name##_block(type* p, type v) { return builtin(p, v, __ATOMIC_RELAXED); }                  \
+    inline type name##_block(type* p, type v) { return builtin(p, v, HOSTCUDA_BLOCK_SCOPE); }              \
     inline type name##_system(type* p, type v) { return builtin(p, v, __ATOMIC_RELAXED); }
 #define HOSTCUDA_ATOMIC_LOOP(name, type, expression)                                                       \
     inline type name(type* p, type v) { return hostcuda::atomic_update(p, [v](type old) -> type { return expression; }); } \
-    inline type name##_block(type* p, type v) { return name(p, v); }                                       \
+    inline type name##_block(type* p, type v) { return hostcuda::atomic_update<HOSTCUDA_BLOCK_SCOPE>(p, [v](type old) -> type { return expression; }); } \
     inline type name##_system(type* p, type v) { return name(p, v); }
 // The types are CUDA's: it has nothing for `unsigned long`, which `uint64_t` and `size_t` are, and nothing signed where that is not said.
 #define HOSTCUDA_ATOMIC_WORDS(name, builtin)                \
@@ -245,7 +245,10 @@ inline float4 atomicAdd(float4* p, float4 v) {
         __atomic_compare_exchange_n(p, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);            \
         return expected;                                                                                        \
     }                                                                                                           \
-    inline type atomicCAS_block(type* p, type expected, type value) { return atomicCAS(p, expected, value); }   \
+    inline type atomicCAS_block(type* p, type expected, type value) {                                           \
+        __atomic_compare_exchange_n(p, &expected, value, false, HOSTCUDA_BLOCK_SCOPE, __ATOMIC_RELAXED);        \
+        return expected;                                                                                        \
+    }                                                                                                           \
     inline type atomicCAS_system(type* p, type expected, type value) { return atomicCAS(p, expected, value); }
 HOSTCUDA_ATOMIC_SWAP(int)
 HOSTCUDA_ATOMIC_SWAP(unsigned)

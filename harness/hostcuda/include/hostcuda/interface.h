@@ -100,7 +100,11 @@ int named_barrier(unsigned number, unsigned count, bool waits, int predicate, Ba
 unsigned warp_collective(WarpOperation operation, unsigned mask, const void* give, void* take, std::size_t bytes,
                          unsigned source, const char* kind, int line);
 unsigned active_mask(int line);
-void fence();
+// Of a thread: what it did before happens before what others do who read a signal that it gives after the fence. `acquires` and `releases` where it is one half.
+enum class Scope : std::uint8_t { block, device };
+void fence(Scope scope = Scope::device, bool acquires = true, bool releases = true);
+// The memory order by which an atomic tells the checks that its scope is a block. No other use has it.
+#define HOSTCUDA_BLOCK_SCOPE __ATOMIC_CONSUME
 // 16 bytes at once: `value` is put in `place` where that holds `expected`, or always where that is null; `old` is what it held. Code of checked mode has no
 // other hook for so many.
 void atomic_wide(void* place, const void* expected, const void* value, void* old, bool checked);

@@ -39,7 +39,7 @@ def _load(call: PtxInstruction) -> str:
         raise call.refuse()
     ctype = TYPES[kind]
     if strong and count == 1:
-        return call.store(0, f"::hostcuda::ptx::load_strong<{ctype}>({call.address(1, space)})")
+        return call.store(0, f"::hostcuda::ptx::load_strong<{ctype}>({call.address(1, space)})") + _fence_after(call)
     if count == 1:
         return call.store(0, f"::hostcuda::ptx::load<{ctype}>({call.address(1, space)})")
     code = f"const auto hc_t = ::hostcuda::ptx::load_vector<{ctype}, {count}>({call.address(1, space)});"
@@ -57,13 +57,22 @@ def _store(call: PtxInstruction) -> str:
     values = ", ".join(call.value(name, kind) for name in source)
     if count == 1:
         function = "store_strong" if strong else "store"
-        return f"{_fence(call)}::hostcuda::ptx::{function}<{ctype}>({call.address(0, space)}, {values});"
+        return f"{_fence_before(call)}::hostcuda::ptx::{function}<{ctype}>({call.address(0, space)}, {values});"
     return f"::hostcuda::ptx::store_vector<{ctype}, {count}>({call.address(0, space)}, {{{{{values}}}}});"
 
 
-def _fence(call: PtxInstruction) -> str:
+def _scope(call: PtxInstruction) -> str:
+    return "::hostcuda::Scope::block" if "cta" in call.parts else "::hostcuda::Scope::device"
+
+
+def _fence_before(call: PtxInstruction) -> str:
     """The fence before a releasing access; the access itself is then relaxed."""
-    return "::hostcuda::fence(); " if {"release", "acq_rel"} & set(call.parts) else ""
+    return f"::hostcuda::fence({_scope(call)}, false, true); " if {"release", "acq_rel"} & set(call.parts) else ""
+
+
+def _fence_after(call: PtxInstruction) -> str:
+    """The fence behind an acquiring access."""
+    return f" ::hostcuda::fence({_scope(call)}, true, false);" if {"acquire", "acq_rel"} & set(call.parts) else ""
 
 
 @emits("prefetch", "prefetchu", "applypriority", "discard")
@@ -147,10 +156,11 @@ def _atomic(call: PtxInstruction) -> str:
     values = [f"static_cast<{ctype}>({call.value(where + 1, kind)})"]
     if operation == "cas":
         values.append(f"static_cast<{ctype}>({call.value(where + 2, kind)})")
-    expression = f"{_ATOMICS[operation]}(reinterpret_cast<{ctype}*>({pointer}), {', '.join(values)})"
+    scoped = "_block" if "cta" in rest and kind not in ("f16x2", "bf16x2", "b128") else ""
+    expression = f"{_ATOMICS[operation]}{scoped}(reinterpret_cast<{ctype}*>({pointer}), {', '.join(values)})"
     if not is_atom:
-        return f"{_fence(call)}(void){expression};"
-    return _fence(call) + call.store(0, expression)
+        return f"{_fence_before(call)}(void){expression};"
+    return _fence_before(call) + call.store(0, expression) + _fence_after(call)
 
 
 # ---- asynchronous copies
