@@ -159,7 +159,7 @@ void refine_for(Worker& worker, Block& holder, unsigned bytes) {
 // An access to another block's shared memory.
 template <unsigned bytes, bool write>
 __attribute__((noinline)) void check_distributed(Worker& worker, Block& holder, std::uintptr_t address, std::uintptr_t site) {
-    note_touch(worker, holder, address, bytes, write, site);
+    note_touch(worker, holder, address, bytes, write, false, site);
     refine_for(worker, holder, bytes);
     const Arena& arena = holder.arena;
     const unsigned shift = arena.granule_shift;
@@ -245,7 +245,7 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
     Record floor;
     std::size_t cells;
     if (shared) {
-        if (holder != worker.block) note_touch(worker, *holder, address, bytes, writes, site);
+        if (holder != worker.block) note_touch(worker, *holder, address, bytes, writes, writes, site);
         refine_for(worker, *holder, bytes);
         const Arena& arena = holder->arena;
         cell = arena.cells + ((address - reinterpret_cast<std::uintptr_t>(arena.memory)) >> arena.granule_shift);

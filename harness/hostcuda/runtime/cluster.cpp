@@ -168,19 +168,21 @@ Block* holder_of(const Worker& worker, std::uintptr_t address) {
     return nullptr;
 }
 
-void note_touch(Worker& worker, Block& holder, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site) {
+void note_touch(Worker& worker, Block& holder, std::uintptr_t address, std::size_t bytes, bool write, bool signals, std::uintptr_t site) {
     const Block& block = *worker.block;
+    const Thread& thread = *worker.thread;
     Cluster& cluster = *block.cluster;
     if (holder.live == 0) {
         report_access(worker, ReportKind::memory_error, address, bytes, write, site, may_be_gone);
         return;
     }
-    if (worker.thread->cluster_known == 0 && !heard_of(block, *worker.thread, holder.linear) && block.floor <= cluster.start) {
+    if (thread.cluster_known == 0 && !heard_of(block, thread, holder.linear) && block.floor <= cluster.start) {
         report_access(worker, ReportKind::memory_error, address, bytes, write, site,
                       "access to shared memory of another block that may not have started: no cluster barrier comes before the access");
     }
     if (cluster.touches.empty()) cluster.touches.assign(cluster.blocks.size(), std::vector<Touch>(cluster.blocks.size() * block.count));
-    cluster.touches[holder.rank][slot(block, worker.thread->linear)] = {with_site(worker.me, site), address, site, static_cast<std::uint32_t>(bytes), write};
+    const Record record = signals && thread.released != 0 ? record_at(block, thread, thread.released) : thread.record;
+    cluster.touches[holder.rank][slot(block, thread.linear)] = {with_site(record, site), address, site, static_cast<std::uint32_t>(bytes), write};
 }
 
 ClusterPlace cluster_place() {

@@ -206,6 +206,7 @@ void fence(Scope scope, bool acquires, bool releases) {
             learn(learning.fenced[s].others, known);
             learning.fenced[s].own = thread.tick;
         }
+        thread.released = thread.tick;
         advance(block, thread, ++block.tick);  // what it does from here on is not behind the fence
         refresh_records(worker);
     }
@@ -307,6 +308,7 @@ void sync_release(const void* place) {
         tell(sync_points[address]);
         sync_count = sync_points.size();
     }
+    thread.released = thread.tick;
     advance(block, thread, ++block.tick);
     refresh_records(worker);
 }

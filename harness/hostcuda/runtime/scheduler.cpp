@@ -154,6 +154,7 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         thread.record = record | (Record{i} << record_thread_shift);
         thread.state = ThreadState::unstarted;
         thread.learning.reset();
+        thread.released = 0;
         for (std::uintptr_t& place : thread.seen) place = 0;
         thread.polls = 0;
         thread.doubt = 0;
@@ -442,8 +443,12 @@ std::uint32_t take_serial(Block& block) {
 void advance(Block& block, Thread& thread, std::uint32_t tick) {
     thread.tick = tick;
     while (tick / ticks_a_serial >= block.serials.size()) take_serial(block);
-    thread.record = (Record{block.serials[tick / ticks_a_serial]} << record_serial_shift) |
-                    (Record{tick % ticks_a_serial} << record_tick_shift) | (Record{thread.linear} << record_thread_shift);
+    thread.record = record_at(block, thread, tick);
+}
+
+Record record_at(const Block& block, const Thread& thread, std::uint32_t tick) {
+    return (Record{block.serials[tick / ticks_a_serial]} << record_serial_shift) | (Record{tick % ticks_a_serial} << record_tick_shift) |
+           (Record{thread.linear} << record_thread_shift);
 }
 
 void refresh_records(Worker& worker) {

@@ -134,6 +134,7 @@ struct Thread {
     std::uintptr_t seen[4] = {};     // places in global memory that it read atomically and nothing followed: the last ones
     unsigned next_seen = 0;
     std::unique_ptr<Learning> learning;
+    std::uint32_t released = 0;      // the tick of its last fence or release
     std::uint32_t polls = 0;         // atomics and volatile reads since it last gave way; barriers in a waiting loop change nothing
     int line = 0;                    // where it waits
     Place place = Place::any;        // which of the barriers on that line
@@ -353,7 +354,9 @@ void abandon_copies(Worker& worker, Block& block);   // the launch ends in the m
 Block* holder_of(const Worker& worker, std::uintptr_t address);  // the block of the running cluster whose shared memory this is, or null
 void cluster_thread_exited(Worker& worker, Block& block, Thread& thread);
 bool behind_cluster_barrier(const Block& block, const Thread& thread, const Block& other, Record record);
-void note_touch(Worker& worker, Block& holder, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site);  // of another block's shared memory
+// Of another block's shared memory. An atomic one that signals is over for whoever reads it: as early as what it tells.
+void note_touch(Worker& worker, Block& holder, std::uintptr_t address, std::size_t bytes, bool write, bool signals, std::uintptr_t site);
+Record record_at(const Block& block, const Thread& thread, std::uint32_t tick);
 bool cluster_stuck(const Cluster& cluster);          // some wait at its barrier, and nobody of it can run
 bool peers_may_help(const Block& block);             // another block of the cluster can run, and does not only ask in vain
 inline std::uint32_t threads_to_run(const Block& block) {
