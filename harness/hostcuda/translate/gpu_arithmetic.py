@@ -45,10 +45,13 @@ def conditional_names(source: bytes) -> set[bytes]:
 def edit_shift(state: SourceEdits, tree: Tree, node: Node) -> None:
     """Write `a << n` as `a << shift << n`.
 
-    Not if `n` is a number, or the operator a stream's.
+    Not if `n` is a number, or the operator a stream's, or a member is shifted in its place: it may be a bit-field.
     """
     operator, count = node.child_by_field_name("operator"), node.child_by_field_name("right")
+    left = node.child_by_field_name("left")
     if operator is None or count is None or tree.of(operator) not in _SHIFTS or count.type == "number_literal":
+        return
+    if node.type == "assignment_expression" and left is not None and left.type == "field_expression":
         return
     text = tree.of(node)
     if node.has_error or b'"' in text or b"std::" in text or count.end_byte + tree.offset > tree.end:

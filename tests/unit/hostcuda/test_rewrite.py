@@ -413,6 +413,7 @@ def test_where_two_versions_can_not_be_the_devices_stays(source: str) -> None:
         ("o[0] = (int)x * 2;", "(int)(::hostcuda::Converted<int>)x * 2"),
         ("o[0] = static_cast<unsigned>(x);", "static_cast<unsigned>(::hostcuda::Converted<unsigned>(x))"),
         ("o[0] = uint8_t(x);", "uint8_t(::hostcuda::Converted<uint8_t>(x))"),
+        ("s.bits <<= n;", "s.bits <<= n;"),
         ("o[0] = 1 << 3;", "1 << 3;"),
         ("o[0] = (float)n;", "(float)n;"),
     ],
