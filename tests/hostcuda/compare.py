@@ -3,6 +3,7 @@
     python tests/hostcuda/compare.py --device cuda --out cuda.jsonl            # needs nvcc and a GPU
     python tests/hostcuda/compare.py --device host --out host.jsonl
     python tests/hostcuda/compare.py --table host.jsonl cuda.jsonl > table.md  # both side by side
+    python tests/hostcuda/compare.py --device cuda --litmus --out cuda.jsonl   # the pairs of litmus/ instead
 
 On cuda every entry is compiled with nvcc together with driver.cpp (no torch headers), run in a process of its own, and,
 if it is broken (or with --sanitize-all), run again under the tool of compute-sanitizer that its header names. On the
@@ -56,8 +57,9 @@ def _architecture() -> str:
 
 def build_cuda(entry: entries.Entry, folder: Path, arch: str) -> tuple[Path, str]:
     """Compiles an entry with its driver. Returns the program (absent on failure) and the compiler's output."""
-    target = folder / entry.name
-    command = ["nvcc", "-std=c++17", "-O2", "-lineinfo", f"-arch={arch}", str(entry.path), str(HERE / "driver.cpp"),
+    target, source = folder / entry.name, folder / f"{entry.name}.cu"
+    source.write_text(entry.source)
+    command = ["nvcc", "-std=c++17", "-O2", "-lineinfo", f"-arch={arch}", str(source), str(HERE / "driver.cpp"),
                "-o", str(target)]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     return target, done.stdout + done.stderr
@@ -152,7 +154,7 @@ def run_cuda(entry: entries.Entry, program: Path, folder: Path, tools: Sequence[
         text = checked.stdout + checked.stderr
         reported = checked.returncode == SANITIZER_EXIT or bool(re.search(r"SUMMARY: [1-9]", text))
         if reported:
-            findings += parse_sanitizer(text, entry.path.name) or (
+            findings += parse_sanitizer(text, f"{entry.name}.cu") or (
                 Finding(status="unparsed", kernel=None, lines=(), text=text[:600]),
             )
         elif checked.returncode != 0:
@@ -237,6 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cuda", "host"))
     parser.add_argument("--out", type=Path, help="JSON lines; standard output if absent")
     parser.add_argument("--only", nargs="*", default=(), help="names of entries")
+    parser.add_argument(
+        "--litmus", action="store_true", help="the pairs of litmus/; a GPU need not report the broken ones"
+    )
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--sanitize-all", action="store_true", help="the unbroken ones under all four tools as well")
     parser.add_argument("--table", nargs=2, type=Path, metavar=("HOST", "CUDA"))
@@ -247,7 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.device is None:
         parser.error("--device cuda or --device host")
-    chosen = [e for e in (*entries.corpus(), *entries.broken()) if not options.only or e.name in options.only]
+    every = entries.litmus() if options.litmus else [*entries.corpus(), *entries.broken()]
+    chosen = [entry for entry in every if not options.only or entry.name in options.only]
     if options.device == "cuda":
         results = compare_cuda(chosen, options.jobs, options.sanitize_all)
     else:
@@ -261,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream.write(json.dumps(asdict(result), allow_nan=False) + "\n")
         stream.flush()
         defect = by_name[result.entry].defect
-        visible = defect is not None and (options.device == "host" or defect.tool is not None)
+        visible = defect is not None and (options.device == "host" or (defect.tool is not None and not options.litmus))
         good = result.outcome == "passed" if defect is None else (result.outcome == "reported" or not visible)
         bad += not good
         sys.stderr.write(f"{result.outcome:12} {result.entry}{'' if good else '   <--'}\n")

@@ -1,4 +1,4 @@
-"""The common format of `corpus/*.cu` and `broken/*.cu`: what an entry holds, its inputs, and how an answer is judged.
+"""The common format of `corpus/*.cu`, `broken/*.cu`, `litmus/*.cu`: what an entry holds, its inputs, how it is judged.
 
 An entry is one CUDA source that both devices run as it stands. Its first comment is YAML:
 
@@ -15,21 +15,29 @@ An entry is one CUDA source that both devices run as it stands. Its first commen
     twin       (broken) the corpus entry it was made from
     defect     (broken) status, kernel, tool of compute-sanitizer that can see it (null: none); the lines
                it may be reported at carry the comment `// defect`
+    kernel     (litmus) the kernel that reports name
+    macros     (litmus) NAME=TEXT ..., without spaces in a text: definitions for all pairs
+    pairs      (litmus) name: {sound: macros, broken: macros, status: the broken form's, a data race if absent}
 
-and it defines `extern "C" void run(const void* const* in, void* const* out, const long long* size)`.
+A pair of `litmus` is two entries: FILE_PAIR must run without a report, FILE_PAIR_broken must be reported. The sound
+form replaces some of the file's macros, and the broken form some of the sound form's: its one mistake.
+
+Each source defines `extern "C" void run(const void* const* in, void* const* out, const long long* size)`.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+
+from tests.hostcuda.results import Finding
 
 HERE = Path(__file__).resolve().parent
 
@@ -45,6 +53,15 @@ class Defect:
     kernel: str | None
     tool: str | None
     lines: tuple[int, ...]
+
+    def is_among(self, findings: Iterable[Finding]) -> bool:
+        """Whether a finding has the status and, if a kernel is named, the kernel and a line of the defect."""
+        return any(
+            finding.status == self.status
+            and (self.kernel is None or finding.kernel == self.kernel)
+            and (self.kernel is None or bool(set(finding.lines) & set(self.lines)))
+            for finding in findings
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +106,12 @@ def load(path: Path) -> Entry:
         raise ValueError(f"{path}: the header lacks {', '.join(sorted(missing))}")
     defect = None
     if "defect" in header:
-        lines = tuple(i for i, text in enumerate(source.split("\n"), 1) if "// defect" in text)
-        defect = Defect(**header["defect"], lines=lines)
+        defect = Defect(**header["defect"], lines=_defect_lines(source))
     return Entry(name=path.stem, path=path, source=source, header=header, defect=defect)
+
+
+def _defect_lines(source: str) -> tuple[int, ...]:
+    return tuple(i for i, text in enumerate(source.split("\n"), 1) if "// defect" in text)
 
 
 def corpus() -> list[Entry]:
@@ -102,6 +122,36 @@ def corpus() -> list[Entry]:
 def broken() -> list[Entry]:
     """Entries that must be reported."""
     return [load(path) for path in sorted((HERE / "broken").glob("*.cu"))]
+
+
+def litmus() -> list[Entry]:
+    """Both forms of each pair of `litmus/*.cu`."""
+    return [form for path in sorted((HERE / "litmus").glob("*.cu")) for form in _forms(load(path))]
+
+
+def _forms(family: Entry) -> Iterator[Entry]:
+    lines = _defect_lines(family.source)
+    for name, pair in family.header["pairs"].items():
+        status = pair.get("status", "data_race")
+        tool = "synccheck" if status == "barrier_error" else "racecheck"
+        defect = Defect(status=status, kernel=family.header["kernel"], tool=tool, lines=lines)
+        sound = f"{family.header.get('macros', '')} {pair.get('sound', '')}"
+        for suffix, macros, expected in (("", sound, None), ("_broken", f"{sound} {pair['broken']}", defect)):
+            yield replace(
+                family,
+                name=f"{family.name}_{name}{suffix}",
+                source=_with_macros(family.source, macros),
+                defect=expected,
+            )
+
+
+def _with_macros(source: str, macros: str) -> str:
+    """Puts definitions in place of the header; every line of the code keeps its number."""
+    header, body = source.split("\n*/\n", 1)
+    texts = {name: text for name, _, text in (macro.partition("=") for macro in macros.split())}
+    defined = [f"#define {name} {text}".rstrip() for name, text in texts.items()]
+    blank = header.count("\n") + 2 - len(defined)
+    return "\n".join(defined + [""] * blank) + "\n" + body
 
 
 def _vocabulary(name: str) -> dict[str, Any]:

@@ -236,7 +236,7 @@ def run_module(path: Path, out: Path, names: Sequence[str]) -> None:
 
     shim.activate(host_build.prepare_headers(), checked=True)
     module = shim.load_module(path.stem, path)
-    by_name = {entry.name: entry for entry in (*entries.corpus(), *entries.broken())}
+    by_name = {entry.name: entry for entry in (*entries.corpus(), *entries.broken(), *entries.litmus())}
     with out.open("w") as stream:
         for name in names:
             runs = [_run_once(by_name[name], getattr(module, f"call_{name}"), schedule) for schedule in (0, 1)]

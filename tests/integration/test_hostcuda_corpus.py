@@ -56,14 +56,7 @@ def test_broken_twin_is_reported_where_it_is_broken(name: str) -> None:
     defect = BROKEN[name].defect
     assert defect is not None
     result = _result(name)
-    fitting = [
-        finding
-        for finding in result.findings
-        if finding.status == defect.status
-        and (defect.kernel is None or finding.kernel == defect.kernel)
-        and (defect.kernel is None or set(finding.lines) & set(defect.lines))
-    ]
-    assert fitting, (result.outcome, result.detail, result.findings)
+    assert defect.is_among(result.findings), (result.outcome, result.detail, result.findings)
 
 
 def test_the_corpus_is_as_large_as_promised() -> None:

@@ -1,0 +1,76 @@
+"""Litmus tests on the host device: the sound form of each pair is right and silent, the broken form gets its finding.
+
+The pairs are in `hostcuda/litmus/*.cu`; `hostcuda/compare.py --litmus` takes the same entries to a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.hostcuda import corpus_entries, host_runner
+from tests.hostcuda.results import Result
+
+LITMUS = {entry.name: entry for entry in corpus_entries.litmus()}
+SOUND = [name for name, entry in LITMUS.items() if entry.defect is None]
+BROKEN = [name for name, entry in LITMUS.items() if entry.defect is not None]
+BATCHES = host_runner.batches(list(LITMUS.values()))
+
+pytestmark = pytest.mark.xdist_group("test_hostcuda_litmus")
+"""One worker runs all of it: every test of a batch asks for the same run of it."""
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="the host device needs g++")
+
+
+@functools.cache
+def _batch(number: int) -> dict[str, Result]:
+    return {result.entry: result for result in host_runner.run_batch(BATCHES[number])}
+
+
+def _result(name: str) -> Result:
+    number = next(i for i, batch in enumerate(BATCHES) if any(entry.name == name for entry in batch))
+    return _batch(number)[name]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_form_is_right_and_silent(name: str) -> None:
+    result = _result(name)
+    assert result.findings == ()
+    assert result.outcome == "passed", (result.errors, result.detail)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_form_is_reported_where_it_is_broken(name: str) -> None:
+    defect = LITMUS[name].defect
+    assert defect is not None
+    result = _result(name)
+    assert defect.is_among(result.findings), (result.outcome, result.detail, result.findings)
+
+
+def test_there_are_as_many_pairs_as_promised() -> None:
+    assert len(SOUND) == len(BROKEN) >= 120
+    assert {f"{name}_broken" for name in SOUND} == set(BROKEN)
+
+
+def test_both_forms_of_a_pair_differ() -> None:
+    assert [name for name in SOUND if LITMUS[name].source == LITMUS[f"{name}_broken"].source] == []
+
+
+def test_macros_replace_the_header_and_no_line_moves(tmp_path: Path) -> None:
+    file = tmp_path / "family.cu"
+    file.write_text(
+        "/*\nsummary: s\ninputs: {}\noutputs: {}\nsizes: []\nkernel: k\nmacros: A=1 B=f(x,2)\npairs:\n"
+        '  p: {sound: "B=", broken: "A=a==3", status: barrier_error}\n*/\n__global__ void k() { A; }  // defect\n'
+    )
+    sound, broken = corpus_entries._forms(corpus_entries.load(file))
+    assert (sound.name, broken.name) == ("family_p", "family_p_broken")
+    assert sound.source.split("\n")[:2] == ["#define A 1", "#define B"]
+    assert broken.source.split("\n")[:2] == ["#define A a==3", "#define B"]
+    assert sound.source.split("\n")[10] == file.read_text().split("\n")[10]
+    assert sound.defect is None
+    assert broken.defect == corpus_entries.Defect(status="barrier_error", kernel="k", tool="synccheck", lines=(11,))
