@@ -303,6 +303,13 @@ void check_volatile(void* p, std::uintptr_t site) {
         Region* region = find_region(worker, address, bytes, write, site);
         if (region == nullptr || region->kind == RegionKind::image) return;
         Cell* cells = region_cells(*region);
+        if (cells != nullptr && bytes >= (1u << region->granule_shift)) {
+            Cell& cell = cells[(address - region->base) >> region->granule_shift];
+            if (const Record before = cell.write; before != record_unaddressable && !ordered(worker, before, worker.floor, false)) {
+                report_access(worker, ReportKind::data_race, address, bytes, write, site, "volatile access to memory that another thread writes plainly, without synchronisation between the two", before, "write");
+                cell.write = 0;
+            }
+        }
         if (write && cells != nullptr && bytes >= (1u << region->granule_shift)) cells[(address - region->base) >> region->granule_shift].atomic = with_site(worker.me, site);
         if (!write) poll(worker);  // first: whoever has its turn meanwhile may release what is about to be read
         synchronize_through(worker, nullptr, address, !write, write, false);

@@ -27,6 +27,7 @@ inline bool is_arriving(Record r) { return serial_of(r) == arriving_serial && r 
 bool ordered(const Worker& worker, Record record, Record floor, bool shared);  // did it happen before the calling thread's present access?
 // An atomic or volatile access: in shared memory of `holder`, or in global memory where that is null. One whose scope is a block signals no other.
 void synchronize_through(Worker& worker, Block* holder, std::uintptr_t address, bool reads, bool writes, bool block_scope);
+Record limit_after(const Block& block, std::uint32_t tick);  // the block's records of all ticks up to this one are below it
 bool of_another_block(const Block& block, Record record);
 bool heard_of(const Block& block, const Thread& thread, std::uint32_t other);  // of what block `other` did
 

@@ -27,19 +27,22 @@ std::uint32_t slot(const Block& block, std::uint32_t thread) { return block.rank
     abort_launch(worker, error);
 }
 
-// All that the thread did so far has happened before the phase that is under way ends.
-void release(Block& block, Thread& thread) {
+// All that the thread did so far, or up to its last release, has happened before the phase that is under way ends.
+void release(Block& block, Thread& thread, bool relaxed) {
     Cluster& cluster = *block.cluster;
-    if (!hostcuda_checked()) return;
-    advance(block, thread, thread.tick + 1);
-    block.tick = std::max(block.tick, thread.tick);
+    if (!hostcuda_checked() || (relaxed && thread.released == 0)) return;
+    if (!relaxed) {
+        thread.released = thread.tick;
+        advance(block, thread, thread.tick + 1);
+        block.tick = std::max(block.tick, thread.tick);
+    }
     if (cluster.released[0].empty()) {
         for (auto& phase : cluster.released) phase.assign(cluster.blocks.size() * block.count, 0);
         for (const Block* other : cluster.blocks)
             for (std::uint32_t i = 0; i < other->count; ++i)
                 if (other->threads[i].state == ThreadState::exited) cluster.released[cluster.phase % 3][slot(*other, i)] = other->threads[i].record + (Record{1} << record_tick_shift);
     }
-    cluster.released[cluster.phase % 3][slot(block, thread.linear)] = thread.record;
+    cluster.released[cluster.phase % 3][slot(block, thread.linear)] = limit_after(block, thread.released);
 }
 
 void end_phase(Cluster& cluster) {
@@ -106,8 +109,7 @@ void cluster_arrive(bool relaxed, int line) {
     if (thread.cluster_arrivals != thread.cluster_waits)
         refuse(worker, ReportKind::barrier_error, "a thread arrives twice at the cluster barrier without waiting in between", line, error_launch_failure);
     ++thread.cluster_arrivals;
-    if (!relaxed || thread.fenced_lately) release(block, thread);
-    thread.fenced_lately = false;
+    release(block, thread, relaxed);
     if (++cluster.arrived == cluster.live) end_phase(cluster);
     refresh_records(worker);
 }
@@ -134,7 +136,7 @@ void cluster_wait(int line) {
 void cluster_thread_exited(Worker& worker, Block& block, Thread& thread) {
     Cluster& cluster = *block.cluster;
     if (!cluster.touches.empty() && block.live == 0) check_touches(worker, block, thread);
-    if (cluster.blocks.size() > 1 || !cluster.released[0].empty()) release(block, thread);
+    if (cluster.blocks.size() > 1 || !cluster.released[0].empty()) release(block, thread, false);
     --cluster.live;
     if (thread.cluster_arrivals > cluster.phase) --cluster.arrived;
     if (cluster.arrived != 0 && cluster.arrived == cluster.live) end_phase(cluster);

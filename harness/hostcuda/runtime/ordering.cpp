@@ -39,13 +39,6 @@ Learning& learning_of(Thread& thread) {
 
 void note_news(Block& block, const Thread& thread) { block.told = block.warps[thread.linear / warp_lanes].told = true; }
 
-// The block's records of all ticks up to this one are below it.
-Record limit_after(const Block& block, std::uint32_t tick) {
-    const std::size_t at = tick / ticks_a_serial;
-    if (at >= block.serials.size()) return Record{block.serials.back() + 1} << record_serial_shift;
-    return (Record{block.serials[at]} << record_serial_shift) + (Record{tick % ticks_a_serial + 1} << record_tick_shift);
-}
-
 void add_thread(Known& known, const Block& block, std::uint32_t thread, std::uint32_t tick) {
     const Record limit = limit_after(block, tick);
     if (known == nullptr || !known->includes(block.linear, thread, limit - 1)) own(known).add_thread(block.linear, thread, limit);
@@ -171,6 +164,12 @@ std::uint32_t common_tick(const Block& block, unsigned scope) {
 std::uint32_t serial_owner(std::uint32_t serial) { return serial_owners()[serial].load(std::memory_order_relaxed); }
 void set_serial_owner(std::uint32_t serial, std::uint32_t block) { serial_owners()[serial].store(block, std::memory_order_relaxed); }
 
+Record limit_after(const Block& block, std::uint32_t tick) {
+    const std::size_t at = tick / ticks_a_serial;
+    if (at >= block.serials.size()) return Record{block.serials.back() + 1} << record_serial_shift;
+    return (Record{block.serials[at]} << record_serial_shift) + (Record{tick % ticks_a_serial + 1} << record_tick_shift);
+}
+
 void synchronize_through(Worker& worker, Block* holder, std::uintptr_t address, bool reads, bool writes, bool block_scope) {
     Block& block = *worker.block;
     Thread& thread = *worker.thread;
@@ -195,7 +194,6 @@ void fence(Scope scope, bool acquires, bool releases) {
     Worker& worker = *current_worker;
     Block& block = *worker.block;
     Thread& thread = *worker.thread;
-    thread.fenced_lately = true;
     if (!hostcuda_checked()) return;
     if (acquires) acquire(block, thread, scope == Scope::device);
     if (releases) {
@@ -206,7 +204,7 @@ void fence(Scope scope, bool acquires, bool releases) {
             learn(learning.fenced[s].others, known);
             learning.fenced[s].own = thread.tick;
         }
-        thread.released = thread.tick;
+        if (scope == Scope::device) thread.released = thread.tick;
         advance(block, thread, ++block.tick);  // what it does from here on is not behind the fence
         refresh_records(worker);
     }
@@ -290,12 +288,13 @@ void sync_begin(const void* place) {
     sync_count = sync_points.size();
 }
 
-void sync_release(const void* place) {
+void sync_release(const void* place, bool relaxed) {
     if (current_worker == nullptr || !hostcuda_checked()) return;
     Worker& worker = *current_worker;
     Block& block = *worker.block;
     Thread& thread = *worker.thread;
     const auto address = reinterpret_cast<std::uintptr_t>(place);
+    if (relaxed) return synchronize_through(worker, holder_of(worker, address), address, false, true, false);
     const auto tell = [&](SyncPoint& point) {
         learn(point.far, known_by(block, thread));
         add_thread(point.far, block, thread.linear, thread.tick);
@@ -313,7 +312,7 @@ void sync_release(const void* place) {
     refresh_records(worker);
 }
 
-void sync_acquire(const void* place) {
+void sync_acquire(const void* place, bool relaxed) {
     if (current_worker == nullptr || !hostcuda_checked()) return;
     Worker& worker = *current_worker;
     const auto address = reinterpret_cast<std::uintptr_t>(place);
@@ -326,7 +325,7 @@ void sync_acquire(const void* place) {
         std::lock_guard<std::mutex> lock(sync_mutex);
         look(sync_points);
     }
-    acquire(*worker.block, *worker.thread, true);
+    if (!relaxed) acquire(*worker.block, *worker.thread, true);
     note_news(*worker.block, *worker.thread);
 }
 

@@ -158,7 +158,7 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         for (std::uintptr_t& place : thread.seen) place = 0;
         thread.polls = 0;
         thread.doubt = 0;
-        thread.in_vain = thread.fenced_lately = false;
+        thread.in_vain = false;
         thread.cluster_arrivals = thread.cluster_waits = thread.cluster_known = 0;
         thread.copies.reset(), thread.stores.reset();
         thread.fiber = nullptr;

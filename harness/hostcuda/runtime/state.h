@@ -128,13 +128,12 @@ struct Thread {
     ThreadState state = ThreadState::unstarted;
     bool carry = false;
     bool in_vain = false;            // it asked for the end of a phase, and has done nothing since
-    bool fenced_lately = false;      // since it arrived at its cluster's barrier
     std::uint32_t cluster_arrivals = 0, cluster_waits = 0;  // at the barrier of its cluster, over all phases
     std::uint32_t cluster_known = 0; // phases of it that ended before what it does now, as far as it waited or met others who had
     std::uintptr_t seen[4] = {};     // places in global memory that it read atomically and nothing followed: the last ones
     unsigned next_seen = 0;
     std::unique_ptr<Learning> learning;
-    std::uint32_t released = 0;      // the tick of its last fence or release
+    std::uint32_t released = 0;      // the tick of its last release, or fence of more than a block
     std::uint32_t polls = 0;         // atomics and volatile reads since it last gave way; barriers in a waiting loop change nothing
     int line = 0;                    // where it waits
     Place place = Place::any;        // which of the barriers on that line

@@ -113,8 +113,8 @@ void set_carry(bool on);
 // A place in shared memory by which threads of a block are ordered without a barrier of all, as libcu++'s barriers are: whoever acquires there has what
 // others did before they released. An atomic in shared memory by itself orders nothing.
 void sync_begin(const void* place);
-void sync_release(const void* place);
-void sync_acquire(const void* place);
+void sync_release(const void* place, bool relaxed = false);  // relaxed: only what a fence came behind
+void sync_acquire(const void* place, bool relaxed = false);  // relaxed: once a fence follows
 // cp.async: copies that a thread has begun happen at the wait that covers them, or when the thread ends. `kept` bytes come from the
 // source, the rest of `bytes` is zero.
 void async_copy(void* shared, const void* source, unsigned bytes, unsigned kept);

@@ -27,10 +27,11 @@ struct Nothing {
     void operator()() const {}
 };
 // Arrives `count` times, `dropped` of them for all phases to come, with `bytes` more (or, below zero, fewer) to be brought in this one. Whoever ends
-// the phase calls `done` before anybody goes on. Returns the word as it was, which tells the phase.
-template <class Done = Nothing> inline Word come(Word* place, Word count, Word dropped = 0, long long bytes = 0, Done done = {}) {
+// the phase calls `done` before anybody goes on. A relaxed arrival releases what a fence came behind, no more. Returns the word as it was, which tells
+// the phase.
+template <class Done = Nothing> inline Word come(Word* place, Word count, Word dropped = 0, long long bytes = 0, Done done = {}, bool relaxed = false) {
     wait_over();
-    sync_release(place);
+    sync_release(place, relaxed);
     Word word = look(place);
     while (true) {
         if (count > pending_of(word)) trap();  // more than are expected: undefined on a GPU
@@ -38,10 +39,10 @@ template <class Done = Nothing> inline Word come(Word* place, Word count, Word d
         const Word missing = (bytes_of(word) + static_cast<Word>(bytes)) & bytes_mask;
         const bool last = pending == 0 && missing == 0;
         if (last) {
-            sync_acquire(place);
+            if (!relaxed) sync_acquire(place);
             async_arrived(place);
             done();
-            sync_release(place);
+            if (!relaxed) sync_release(place);
         }
         const Word next = (phase_of(word) + last) << phase_at | missing << bytes_at | (last ? expected : pending) << pending_at | expected;
         Word seen = word;
@@ -53,12 +54,12 @@ template <class Done = Nothing> inline Word come(Word* place, Word count, Word d
 inline void announce(Word* place, long long bytes) { (void)come(place, 0, 0, bytes); }
 
 // Has the phase ended that `in_phase` knows? Who asks in vain lets bulk copies arrive. `line` is 0 where the caller goes on after some time.
-template <class InPhase> inline bool passed(Word* place, InPhase in_phase, int line) {
+template <class InPhase> inline bool passed(Word* place, InPhase in_phase, int line, bool relaxed = false) {
     for (int look_again = 0; look_again < 2; ++look_again) {
         const Word word = look(place);
         if (!in_phase(phase_of(word))) {
             wait_over();
-            sync_acquire(place);
+            sync_acquire(place, relaxed);
             return true;
         }
         if (pending_of(word) != 0) break;
@@ -70,11 +71,11 @@ template <class InPhase> inline bool passed(Word* place, InPhase in_phase, int l
     poll_hint();
     return false;
 }
-inline bool passed_since(Word* place, Word token, HOSTCUDA_LINE) {
-    return passed(place, [token](Word phase) { return phase == phase_of(token); }, line);
+inline bool passed_since(Word* place, Word token, HOSTCUDA_LINE, bool relaxed = false) {
+    return passed(place, [token](Word phase) { return phase == phase_of(token); }, line, relaxed);
 }
-inline bool passed_parity(Word* place, bool parity, HOSTCUDA_LINE) {
-    return passed(place, [parity](Word phase) { return (phase & 1) == parity; }, line);
+inline bool passed_parity(Word* place, bool parity, HOSTCUDA_LINE, bool relaxed = false) {
+    return passed(place, [parity](Word phase) { return (phase & 1) == parity; }, line, relaxed);
 }
 }  // namespace mbarrier
 }  // namespace hostcuda

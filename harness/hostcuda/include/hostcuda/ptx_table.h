@@ -485,8 +485,8 @@ inline std::uint64_t* barrier_at(char* place) {
     if (reinterpret_cast<std::uintptr_t>(place) % 8 != 0) trap();
     return reinterpret_cast<std::uint64_t*>(place);
 }
-inline std::uint64_t mbarrier_come(char* place, std::uint32_t count, std::uint32_t dropped, std::uint32_t bytes) {
-    return mbarrier::come(barrier_at(place), count, dropped, static_cast<long long>(bytes));
+inline std::uint64_t mbarrier_come(char* place, std::uint32_t count, std::uint32_t dropped, std::uint32_t bytes, bool relaxed = false) {
+    return mbarrier::come(barrier_at(place), count, dropped, static_cast<long long>(bytes), mbarrier::Nothing{}, relaxed);
 }
 inline void bind_and_arrive(char* place) {
     async_bind(place);

@@ -273,6 +273,7 @@ def _mbarrier(call: PtxInstruction) -> str:
     what, *rest = call.parts
     given = set(rest) - _SHARED - _ORDERS
     space = "shared" if set(rest) & _SHARED else "generic"
+    relaxed = "true" if "relaxed" in rest else "false"
     if what in ("arrive", "arrive_drop"):
         call.need(2, 3)
         if given - {"expect_tx", "noComplete"} or ({"expect_tx", "noComplete"} <= given):
@@ -282,7 +283,8 @@ def _mbarrier(call: PtxInstruction) -> str:
             raise call.refuse()
         count, bytes_ = ("1u", number) if "expect_tx" in given else (number, "0u")
         dropped = count if what == "arrive_drop" else "0u"
-        return call.store(0, f"::hostcuda::ptx::mbarrier_come({call.address(1, space)}, {count}, {dropped}, {bytes_})")
+        given_all = f"{call.address(1, space)}, {count}, {dropped}, {bytes_}, {relaxed}"
+        return call.store(0, f"::hostcuda::ptx::mbarrier_come({given_all})")
     if what in ("test_wait", "try_wait"):
         call.need(3, 4)
         if given - {"parity"}:
@@ -290,7 +292,7 @@ def _mbarrier(call: PtxInstruction) -> str:
         function = "passed_parity" if given else "passed_since"
         known = f"({call.value(2, 'u32')} & 1u) != 0" if given else call.value(2, "u64")
         place = f"::hostcuda::ptx::barrier_at({call.address(1, space)})"
-        return call.store(0, f"::hostcuda::mbarrier::{function}({place}, {known})")
+        return call.store(0, f"::hostcuda::mbarrier::{function}({place}, {known}, __builtin_LINE(), {relaxed})")
     if what == "pending_count":
         call.need(2)
         return call.store(0, f"static_cast<std::uint32_t>(::hostcuda::mbarrier::pending_of({call.value(1, 'u64')}))")
