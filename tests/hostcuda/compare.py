@@ -239,9 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cuda", "host"))
     parser.add_argument("--out", type=Path, help="JSON lines; standard output if absent")
     parser.add_argument("--only", nargs="*", default=(), help="names of entries")
-    parser.add_argument(
-        "--litmus", action="store_true", help="the pairs of litmus/; a GPU need not report the broken ones"
-    )
+    parser.add_argument("--litmus", action="store_true", help="the pairs of litmus/, which a GPU need not report")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--sanitize-all", action="store_true", help="the unbroken ones under all four tools as well")
     parser.add_argument("--table", nargs=2, type=Path, metavar=("HOST", "CUDA"))

@@ -129,12 +129,14 @@ def litmus() -> list[Entry]:
     return [form for path in sorted((HERE / "litmus").glob("*.cu")) for form in _forms(load(path))]
 
 
+_TOOLS = {"data_race": "racecheck", "barrier_error": "synccheck", "memory_error": "memcheck"}
+
+
 def _forms(family: Entry) -> Iterator[Entry]:
     lines = _defect_lines(family.source)
     for name, pair in family.header["pairs"].items():
         status = pair.get("status", "data_race")
-        tool = "synccheck" if status == "barrier_error" else "racecheck"
-        defect = Defect(status=status, kernel=family.header["kernel"], tool=tool, lines=lines)
+        defect = Defect(status=status, kernel=family.header["kernel"], tool=_TOOLS[status], lines=lines)
         sound = f"{family.header.get('macros', '')} {pair.get('sound', '')}"
         for suffix, macros, expected in (("", sound, None), ("_broken", f"{sound} {pair['broken']}", defect)):
             yield replace(

@@ -39,8 +39,8 @@ from tests.hostcuda.results import Finding, Result  # noqa: E402
 BATCH = 48
 """Compiling an extension and starting a process that runs it take some three seconds before the first entry's turn."""
 RUN_LIMIT_S = 300
-KEPT_MODULES = 16
-"""Built batches that stay in the cache: four sets of the corpus."""
+KEPT_MODULES = 64
+"""Built batches that stay in the cache: two sets of the corpus and of the litmus tests."""
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.M)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostcuda import corpus_entries, host_runner
+from tests.hostcuda import compare, corpus_entries, host_runner
 from tests.hostcuda.results import Result
 
 LITMUS = {entry.name: entry for entry in corpus_entries.litmus()}
@@ -74,3 +74,11 @@ def test_macros_replace_the_header_and_no_line_moves(tmp_path: Path) -> None:
     assert sound.source.split("\n")[10] == file.read_text().split("\n")[10]
     assert sound.defect is None
     assert broken.defect == corpus_entries.Defect(status="barrier_error", kernel="k", tool="synccheck", lines=(11,))
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("name", ["buffering_store_buffering_ptx", "clusters_only_the_block_meets_broken"])
+def test_a_form_is_compiled_for_a_gpu_as_it_stands(name: str, tmp_path: Path) -> None:
+    program, log = compare.build_cuda(LITMUS[name], tmp_path, "sm_90")
+    assert program.exists(), log
+    assert (tmp_path / f"{name}.cu").read_text() == LITMUS[name].source

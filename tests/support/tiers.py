@@ -4,11 +4,15 @@ The tier of a test follows from `tests/durations.tsv`, measured seconds of every
 that is not listed there is new, or short, and runs in the fast tier. To measure anew:
 
     pytest --write-durations FILE; python -m tests.support.tiers FILE
+
+`--page` writes only `results/suite.md`: the committed durations come from one kind of machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from harness.core.config import cache_root
 from tests.support.paths import ROOT, TESTS
@@ -25,6 +30,10 @@ DURATIONS = TESTS / "durations.tsv"
 SUITE = ROOT / "results" / "suite.md"
 LONGEST = 40
 """Files that this page lists."""
+
+TRUSTED = ("catalog", "core", "devices", "protocol", "referee", "results", "sandbox")
+LEFT_TO_THE_REST = 10
+"""Lines that only other tests than the fast ones reach, from which on the page lists a file."""
 
 LISTED_S = 0.5
 """Test functions that take less, all their parameters together, are not listed."""
@@ -185,6 +194,39 @@ def summed(lines: Iterable[str]) -> dict[str, float]:
     return dict(total)
 
 
+def coverage_table(fast: Mapping[str, Any], rest: Mapping[str, Any]) -> list[str]:
+    """Return lines of the page: what the fast tier leaves to the other tests, for each file of the trusted rooms.
+
+    Args:
+        fast: What `coverage json` wrote of the fast tier.
+        rest: The same of the other tests.
+    """
+    rows, lines, covered, together = [], 0, 0, 0
+    for path, found in sorted(fast["files"].items()):
+        if path.split("/")[1] not in TRUSTED:
+            continue
+        executed = set(found["executed_lines"])
+        both = executed | set(rest["files"].get(path, {}).get("executed_lines", ()))
+        count = len(executed) + len(found["missing_lines"])
+        lines, covered, together = lines + count, covered + len(executed), together + len(both)
+        if len(both) - len(executed) >= LEFT_TO_THE_REST:
+            rows.append((len(both) - len(executed), f"| `{path}` | {count} | {len(executed)} | {len(both)} |"))
+    return [
+        "",
+        "## Coverage of the trusted rooms",
+        "",
+        f"Of {lines} lines the fast tier executes {covered / lines:.1%}, all tests {together / lines:.1%}. Only a",
+        "test's own process is counted, not those that it starts (the referee's worker, builders, contestants), in",
+        "which the fast tier's whole evaluations run. Files with",
+        f"at least {LEFT_TO_THE_REST} lines that only other tests reach:",
+        "",
+        "| file | lines | fast tier | all |",
+        "|---|---:|---:|---:|",
+        *(row for _, row in sorted(rows, reverse=True)),
+        "",
+    ]
+
+
 def suite_page(total: Mapping[str, float], before: str) -> str:
     """Return the page that shows how the suite grows: a line each time it is measured, and the longest files.
 
@@ -227,9 +269,23 @@ def suite_page(total: Mapping[str, float], before: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write `tests/durations.tsv` and `results/suite.md` from measured lines."""
-    with open(arguments[0], encoding="utf-8") as file:
-        total = summed(file)
-    SUITE.write_text(suite_page(total, SUITE.read_text(encoding="utf-8") if SUITE.exists() else ""), encoding="utf-8")
+    parser = argparse.ArgumentParser(prog="python -m tests.support.tiers")
+    parser.add_argument("durations", nargs="+", type=Path, help="files of --write-durations")
+    parser.add_argument("--page", action="store_true", help="write results/suite.md only")
+    parser.add_argument(
+        "--coverage", nargs=2, type=Path, metavar=("FAST", "REST"), help="what coverage json wrote of each"
+    )
+    options = parser.parse_args(arguments)
+    total: dict[str, float] = {}
+    for path in options.durations:
+        with path.open(encoding="utf-8") as file:
+            total |= summed(file)
+    page = suite_page(total, SUITE.read_text(encoding="utf-8") if SUITE.exists() else "")
+    if options.coverage:
+        page += "\n".join(coverage_table(*(json.loads(path.read_text()) for path in options.coverage)))
+    SUITE.write_text(page, encoding="utf-8")
+    if options.page:
+        return 0
     rows = [f"{seconds:.1f}\t{name}\n" for name, seconds in sorted(total.items()) if seconds >= LISTED_S]
     DURATIONS.write_text("".join(rows), encoding="utf-8")
     sys.stdout.write(f"{len(rows)} of {len(total)} test functions listed, {sum(total.values()):.0f} s in all\n")

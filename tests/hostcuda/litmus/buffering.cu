@@ -59,7 +59,7 @@ __device__ void fence_sc() { asm volatile("fence.sc.gpu;" ::: "memory"); }
 // Each of 64 games has its places `a` and `b` and its answers `r`.
 __global__ void pattern(int* a, int* b, int* r, int* y) {
 #if SHARED
-    const int game = blockIdx.x, role = threadIdx.x % 32 == 0 ? threadIdx.x / 32 : -1;
+    const int game = blockIdx.x, role = threadIdx.x % 32 == 0 ? (int)threadIdx.x / 32 : -1;
     __shared__ int places[2];
     if (threadIdx.x < 2) places[threadIdx.x] = 0;
     __syncthreads();

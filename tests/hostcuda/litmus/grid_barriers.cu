@@ -17,7 +17,7 @@ macros: >
   TOGETHER=__syncthreads() RELEASE=__threadfence() ARRIVE=atomicAdd(count,1) POLL=atomicAdd(count,0) ACQUIRE=__threadfence() MET=__syncthreads() SECOND=meet(count+1,blocks)
 pairs:
   no_release_fence: {broken: "RELEASE="}
-  fence_behind_the_arrival: {broken: "RELEASE= ARRIVE=atomicAdd(count,1),__threadfence()"}
+  fence_behind_the_arrival: {sound: "POLL=*(volatile_int*)count", broken: "RELEASE= ARRIVE=atomicAdd(count,1),__threadfence()"}
   release_of_block_scope: {broken: "RELEASE=__threadfence_block()"}
   no_barrier_before_the_arrival: {broken: "TOGETHER="}
   only_a_warp_meets_before_the_arrival: {broken: "TOGETHER=__syncwarp()"}

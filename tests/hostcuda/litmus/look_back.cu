@@ -21,10 +21,10 @@ macros: >
   POLL=atomicAdd(states+(WATCHED),0) ACQUIRE=__threadfence() LAST_VALUE=inclusive[b]=before+total LAST_LATE= LAST_RELEASE=__threadfence() LAST_TELL=atomicExch(states+b,2) MET=__syncwarp()
   PUT_WORD=atomicExch(words+b,word) GET_WORD=atomicAdd(words+p,0ull)
 pairs:
-  aggregate_without_a_fence: {sound: "WHOLE=0", broken: "RELEASE="}
-  aggregate_behind_its_state: {sound: "WHOLE=0", broken: "VALUE= LATE=aggregate[b]=total"}
-  aggregate_of_block_scope: {sound: "WHOLE=0", broken: "RELEASE=__threadfence_block()"}
-  aggregate_without_an_acquire: {sound: "WHOLE=0", broken: "ACQUIRE="}
+  aggregate_without_a_fence: {sound: "WHOLE=0 LAST_VALUE= LAST_RELEASE= LAST_TELL=", broken: "RELEASE="}
+  aggregate_behind_its_state: {sound: "WHOLE=0 LAST_VALUE= LAST_RELEASE= LAST_TELL=", broken: "VALUE= LATE=aggregate[b]=total"}
+  aggregate_of_block_scope: {sound: "WHOLE=0 LAST_VALUE= LAST_RELEASE= LAST_TELL=", broken: "RELEASE=__threadfence_block()"}
+  aggregate_without_an_acquire: {sound: "WHOLE=0 LAST_VALUE= LAST_RELEASE= LAST_TELL=", broken: "ACQUIRE="}
   inclusive_without_a_fence: {sound: "NEEDED=2", broken: "LAST_RELEASE="}
   inclusive_behind_its_state: {sound: "NEEDED=2", broken: "LAST_VALUE= LAST_LATE=inclusive[b]=before+total"}
   inclusive_of_block_scope: {sound: "NEEDED=2", broken: "LAST_RELEASE=__threadfence_block()"}
@@ -32,7 +32,7 @@ pairs:
   inclusive_by_volatile_states: {sound: "NEEDED=2 LAST_TELL=put_volatile(states+b,2) POLL=get_volatile(states+p)", broken: "LAST_RELEASE="}
   inclusive_by_ptx: {sound: "NEEDED=2 LAST_RELEASE= ACQUIRE= LAST_TELL=put_release(states+b,2) POLL=get_acquire(states+p)", broken: "LAST_TELL=put_relaxed(states+b,2)"}
   inclusive_by_ptx_polled_relaxed: {sound: "NEEDED=2 LAST_RELEASE= ACQUIRE= LAST_TELL=put_release(states+b,2) POLL=get_acquire(states+p)", broken: "POLL=get_relaxed(states+p)"}
-  lanes_do_not_meet_behind_the_look: {sound: "NEEDED=1", broken: "MET="}
+  lanes_do_not_meet_behind_the_look: {broken: "MET="}
   one_word_for_state_and_value: {sound: "WAY=1", broken: "PUT_WORD=words[b]=word"}
   one_volatile_word: {sound: "WAY=1 PUT_WORD=*(volatile_word*)(words+b)=word GET_WORD=*(volatile_word*)(words+p)", broken: "PUT_WORD=words[b]=word"}
   one_word_of_block_scope: {sound: "WAY=1", broken: "PUT_WORD=atomicExch_block(words+b,word)"}

@@ -17,7 +17,7 @@ pairs:
   read_before_the_wait: {broken: "EARLY=value=held[63-t] READ="}
   not_waited_for: {broken: "WAIT="}
   waited_for_the_phase_before: {broken: "WAIT=wait_a_while(place,~row&1)"}
-  fewer_are_waited_for_than_come: {sound: "ARRIVE=token=full.arrive() WAIT=full.wait(std::move(token))", broken: "COUNT=32"}
+  fewer_are_waited_for_than_come: {broken: "COUNT=32 WAIT=wait_a_while(place,0)"}
   lanes_do_not_meet_before_the_arrival: {sound: "COUNT=2 TOGETHER=__syncwarp() ARRIVES=t%32==0", broken: "TOGETHER="}
   only_one_waits: {sound: "WAITS=t==0 MET=__syncthreads()", broken: "MET="}
   only_a_warp_meets_behind_the_wait: {sound: "WAITS=t==0 MET=__syncthreads()", broken: "MET=__syncwarp()"}

@@ -20,8 +20,6 @@ pairs:
   no_acquire_fence: {broken: "ACQUIRE="}
   acquire_before_the_wait: {broken: "EARLY=__threadfence() ACQUIRE="}
   acquire_of_block_scope: {broken: "ACQUIRE=__threadfence_block()"}
-  acquire_by_barrier: {sound: "ACQUIRE=__syncthreads()", broken: "ACQUIRE="}
-  acquire_by_warp: {sound: "ACQUIRE=__syncwarp(1u)", broken: "ACQUIRE="}
   data_behind_the_flag: {sound: "LATE=0", broken: "LATE=1"}
   added: {sound: "SIGNAL=atomicAdd(flag,1)", broken: "RELEASE="}
   joined: {sound: "SIGNAL=atomicOr(flag,4) POLL=atomicOr(flag,0)", broken: "ACQUIRE="}

@@ -29,8 +29,8 @@ pairs:
 #define SYNC(number, count) asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(count) : "memory")
 #define ARRIVE(number, count) asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(count) : "memory")
 #define MEET(number, count) asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(count) : "memory")
-#define VOTE(number, count) \
-    asm volatile("{ .reg .pred p; setp.gt.s32 p, %1, 0; bar.red.popc.u32 %0, %2, %3, p; }" : "=r"(votes) : "r"(t), "r"(number), "r"(count) : "memory")
+#define VOTE(number, threads) \
+    asm volatile("{ .reg .pred p; setp.gt.s32 p, %1, 0; bar.red.popc.u32 %0, %2, %3, p; }" : "=r"(votes) : "r"(t), "r"(number), "r"(threads) : "memory")
 #define DONE_IF if (row + 1 < rows) ARRIVE(2, 128)
 
 __global__ void turn(const float* x, float* y, int rows) {

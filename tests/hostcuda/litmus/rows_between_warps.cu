@@ -18,7 +18,7 @@ pairs:
   fence_before_the_data: {broken: "FIRST=__threadfence_block() RELEASE="}
   lanes_do_not_meet_before_the_signal: {broken: "TOGETHER="}
   wider_fence: {sound: "RELEASE=__threadfence() ACQUIRE=__threadfence()", broken: "RELEASE="}
-  all_fence_and_do_not_meet: {sound: "FIRST= TOGETHER=__threadfence_block(),__syncwarp() RELEASE=", broken: "TOGETHER=__threadfence_block()"}
+  all_fence_and_do_not_meet: {sound: "TOGETHER=__threadfence_block(),__syncwarp() RELEASE=", broken: "TOGETHER=__threadfence_block()"}
   no_acquire: {sound: "WAITS=true MET=", broken: "ACQUIRE="}
   lanes_do_not_meet_behind_the_wait: {broken: "MET="}
   acquired_by_the_warp: {sound: "ACQUIRE=", broken: "MET="}

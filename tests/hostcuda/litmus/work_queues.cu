@@ -5,11 +5,11 @@ inputs:
 outputs:
   counters: zeros(3, dtype=torch.int32)
   y: zeros(12, 64, dtype=torch.int32)
-  kept: full((768,), -100, dtype=torch.int32)
+  kept: full((772,), -100, dtype=torch.int32)
 sizes: [12]
 expected:
   y: x + 1
-  kept: torch.where(x.flatten() > 0, x.flatten(), torch.tensor(-100, dtype=torch.int32))
+  kept: torch.cat([torch.where(x.flatten() > 0, x.flatten(), -100), torch.arange(1000, 1004)]).to(torch.int32)
 sorted: [kept]
 arch: 70
 kernel: work
@@ -67,6 +67,10 @@ __global__ void work(const int* x, int* counters, int* y, int* kept, int rows) {
             const int place = PLACE;  // defect
             kept[place] = value;      // defect
         }
+    }
+    if (t == 63) {
+        const int place = PLACE;          // defect
+        kept[place] = 1000 + blockIdx.x;  // defect
     }
 }
 

@@ -45,3 +45,21 @@ def test_the_page_keeps_earlier_measurements_and_lists_the_longest_files_first()
     measured = [line for line in twice.splitlines() if line.startswith("| 20")]
     assert [line.split("|")[4:6] for line in measured] == [[" 3 ", " 16 "], [" 1 ", " 5 "]]
     assert once.index("| `tests/b/test_b.py` | 1 | 9 |") < once.index("| `tests/a/test_a.py` | 2 | 7 |")
+
+
+def test_the_page_lists_files_whose_lines_only_other_tests_reach() -> None:
+    def report(executed: int, missing: int) -> dict[str, object]:
+        lines = list(range(executed + missing))
+        return {"executed_lines": lines[:executed], "missing_lines": lines[executed:]}
+
+    fast = {
+        "files": {
+            "harness/core/a.py": report(10, 30),
+            "harness/core/b.py": report(5, 5),
+            "harness/cli/c.py": report(0, 50),
+        }
+    }
+    rest = {"files": {"harness/core/a.py": report(30, 10), "harness/core/b.py": report(6, 4)}}
+    text = "\n".join(tiers.coverage_table(fast, rest))
+    assert "Of 50 lines the fast tier executes 30.0%, all tests 72.0%" in text
+    assert [line for line in text.splitlines() if line.startswith("| `")] == ["| `harness/core/a.py` | 40 | 10 | 30 |"]
