@@ -45,6 +45,27 @@ void release(Block& block, Thread& thread, bool relaxed) {
     cluster.released[cluster.phase % 3][slot(block, thread.linear)] = limit_after(block, thread.released);
 }
 
+// Of a whole block or warp at once where its threads released at one time.
+Known released_by(const Cluster& cluster, const std::vector<Record>& limits) {
+    const auto known = std::make_shared<Knowledge>();
+    const auto same = [&](std::size_t first, std::size_t count) {
+        return std::all_of(&limits[first], &limits[first] + count, [&](Record limit) { return limit == limits[first]; });
+    };
+    for (const Block* block : cluster.blocks) {
+        if (same(slot(*block, 0), block->count)) {
+            known->add_block(block->linear, limits[slot(*block, 0)]);
+            continue;
+        }
+        for (std::uint32_t first = 0; first < block->count; first += warp_lanes) {
+            const std::uint32_t count = std::min(warp_lanes, block->count - first);
+            if (same(slot(*block, first), count)) known->add_warp(block->linear, first / warp_lanes, limits[slot(*block, first)]);
+            else
+                for (std::uint32_t i = first; i < first + count; ++i) known->add_thread(block->linear, i, limits[slot(*block, i)]);
+        }
+    }
+    return known;
+}
+
 void end_phase(Cluster& cluster) {
     const auto& ended = cluster.released[cluster.phase % 3];
     ++cluster.phase;
@@ -52,10 +73,7 @@ void end_phase(Cluster& cluster) {
     cluster.released[cluster.phase % 3] = ended;  // who has exited, or comes without releasing, has still released this much
     if (cluster.blocks.size() > 1 && !ended.empty()) {
         share_in_cluster(cluster);
-        cluster.told.resize(cluster.blocks.size());
-        const std::size_t threads = ended.size() / cluster.blocks.size();
-        for (std::size_t rank = 0; rank < cluster.told.size(); ++rank)
-            cluster.told[rank] = *std::max_element(ended.begin() + static_cast<std::ptrdiff_t>(rank * threads), ended.begin() + static_cast<std::ptrdiff_t>((rank + 1) * threads));
+        cluster.told = released_by(cluster, ended);
     }
     for (Block* block : cluster.blocks) {
         if (block->cluster_waiting == 0) continue;

@@ -54,8 +54,7 @@ Known known_by(const Block& block, const Thread& thread) {
     if (warp.sync_tick > block.barrier_tick) own(all).add_warp(block.linear, number, limit_after(block, warp.sync_tick));
     for (unsigned other = 0; warp.clocks_in_use && other < warp_lanes; ++other)
         if (const std::uint32_t tick = warp.clocks[lane * warp_lanes + other]; tick > warp.sync_tick) add_thread(all, block, number * warp_lanes + other, tick);
-    const Cluster& cluster = *block.cluster;
-    for (std::size_t rank = 0; thread.cluster_known != 0 && rank < cluster.told.size(); ++rank) own(all).add_block(cluster.blocks[rank]->linear, cluster.told[rank]);
+    if (thread.cluster_known != 0) learn(all, block.cluster->told);
     return all;
 }
 
