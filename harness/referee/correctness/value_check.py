@@ -325,7 +325,8 @@ class ValueCheck:
     ) -> TensorComparison | None:
         """Return an output with few wrong entries, all others exact to float32.
 
-        Arithmetic of a coarser class moves most entries that rounded inputs move; a mistake moves a few. Of indices, it
+        Arithmetic of a coarser class moves most entries that some rounded input or weight moves; a mistake moves a few.
+        Each is rounded alone: a product may be of a class, and the bias that is added to it in float32. Of indices, it
         moves those with a near-tie only, which is no sign of a mistake. Nor is it if the float32 reference is not exact
         itself: TF32 of a convolution leaves sums of few digits exact, and rounded inputs move them.
         """
@@ -333,7 +334,6 @@ class ValueCheck:
             return None
         exact = class_limits(PrecisionClass.FP32, longest=longest_sum(self.workspace.traits, variant))
         expected = self._expected(truth.answer, truth)
-        near: list[torch.Tensor] | None = None
         given = zip(actual, expected, comparisons, references, limits, strict=True)
         for number, (a, t, c, reference, limit) in enumerate(given):
             if c.exact or not c.within(limit) or c.within(exact) or c.rms_error is None:
@@ -343,10 +343,10 @@ class ValueCheck:
             strict = compare(a, t, limits=exact)
             if not 0 < strict.wrong <= FEW_WRONG * c.count or not (strict.rest_rms_error or 0.0) <= exact.rms:
                 continue
-            if near is None:
-                rounded = next(iter(self.workspace.nearby(call.index, call.changed, self.required)), None)
-                near = [] if rounded is None else self._expected(rounded[1], truth)
-            if near and compare(near[number], t, limits=exact).wrong > strict.wrong / FEW_WRONG:
+            each = self.workspace.nearby_each(call.index, call.changed, self.required)
+            moved = (compare(self._expected(near, truth)[number], t, limits=exact).wrong for near in each)
+            first = next((count for count in moved if count), None)
+            if first is not None and all(not n or n > strict.wrong / FEW_WRONG for n in (first, *moved)):
                 return strict
         return None
 

@@ -350,7 +350,12 @@ class Reference:
         return Truth(answer=self.answer(inputs, tree, seed), source="float32 reference")
 
     def nearby(
-        self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int, precision: PrecisionClass
+        self,
+        inputs: Sequence[torch.Tensor],
+        tree: TreeSpec,
+        seed: int,
+        precision: PrecisionClass,
+        only: int | None = None,
     ) -> Iterator[tuple[float, Answer]]:
         """Yield the truth of rounded inputs and weights, for each way of rounding.
 
@@ -361,14 +366,16 @@ class Reference:
             tree: As in `truth`.
             seed: As in `truth`.
             precision: The class to round to.
+            only: Round this one alone, counted through the inputs and then the weights.
 
         Yields:
             Weight of the error, and the answer, computed where the last truth was.
         """
         for way in Rounding:
             try:
-                moved = _rounded(list(inputs), precision, way, seed)
-                weights = _rounded(list(self.initial_state.values()), precision, way, seed + len(inputs))
+                own, among = list(self.initial_state.values()), None if only is None else only - len(inputs)
+                moved = _rounded(list(inputs), precision, way, seed, only)
+                weights = _rounded(own, precision, way, seed + len(inputs), among)
                 if moved is None and weights is None:
                     continue
                 state = self.initial_state if weights is None else dict(zip(self.initial_state, weights, strict=True))
@@ -597,10 +604,13 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _rounded(
-    tensors: list[torch.Tensor], precision: PrecisionClass, way: Rounding, seed: int
+    tensors: list[torch.Tensor], precision: PrecisionClass, way: Rounding, seed: int, only: int | None
 ) -> list[torch.Tensor] | None:
-    """Round tensors, each with its own jitter; return None if none changes."""
-    moved = [rounded(tensor, precision, way, seed + number) for number, tensor in enumerate(tensors)]
+    """Round tensors, or `only` one, each with its own jitter; return None if none changes."""
+    moved = [
+        rounded(tensor, precision, way, seed + number) if only is None or number == only else tensor
+        for number, tensor in enumerate(tensors)
+    ]
     same = all(a is b or torch.equal(a, b) for a, b in zip(moved, tensors, strict=True))
     return None if same else moved
 

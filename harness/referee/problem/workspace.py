@@ -7,6 +7,7 @@ detects changed inputs. It decides no verdict. See guides/design/reference_and_t
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import random
 import time
@@ -542,11 +543,18 @@ class Workspace:
             return ()
 
     def nearby(
-        self, index: int, changed: Sequence[int] | None, precision: PrecisionClass
+        self, index: int, changed: Sequence[int] | None, precision: PrecisionClass, only: int | None = None
     ) -> Iterator[tuple[float, Answer]]:
-        """Yield the truths of a set rounded to a class, each computed when requested."""
+        """Yield the truths of a set rounded to a class, each computed when requested; `only` as in the reference's."""
         inputs = self.pristine_inputs(index, changed)
-        yield from self.oracle.nearby(inputs, self.tree, self.call_seed(index), precision)
+        yield from self.oracle.nearby(inputs, self.tree, self.call_seed(index), precision, only)
+
+    def nearby_each(self, index: int, changed: Sequence[int] | None, precision: PrecisionClass) -> Iterator[Answer]:
+        """Yield the truth of a set for each input and weight that changes if it alone is rounded to the nearest."""
+        inputs = self.pristine_inputs(index, changed)
+        for only in range(len(inputs) + len(self.oracle.initial_state)):
+            for _, answer in itertools.islice(self.nearby(index, changed, precision, only), 1):
+                yield answer
 
     def answer(self, index: int, changed: Sequence[int] | None = None) -> Answer:
         """Return the reference's own answer for a set; `changed` as in `pristine_inputs`."""

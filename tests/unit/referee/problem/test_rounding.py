@@ -117,6 +117,9 @@ def test_limits_follow_it_for_its_class_and_coarser_ones() -> None:
 PROBLEM = """
 import torch
 class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.linspace(-1, 1, 91))
     def forward(self, x):
         {body}
 def get_inputs():
@@ -256,6 +259,25 @@ def test_a_reference_that_is_exact_in_most_entries_only_accuses_nobody_who_does_
     found = {"inputs": "torch.randn(37, 91)", "precision": TF32}
     assert status(judged(the_same, body=body, **found)) is None
     assert status(judged(the_same, body="return x.clone()", **found)) is Status.wrong_value
+
+
+def test_a_product_of_a_class_to_which_a_bias_is_added_in_float32_is_no_mistake() -> None:
+    """Structured inputs leave most products exact; a rounded bias would move all sums."""
+
+    def mostly_exact(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(torch.arange(91) % 8 == 0, x, x.bfloat16().float())
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        return x.bfloat16().float() + torch.linspace(-1, 1, 91)
+
+    def other_bias(x: torch.Tensor) -> torch.Tensor:
+        answer = x + torch.linspace(-1, 1, 91)
+        answer[:, 90] -= 2.0**-8
+        return answer
+
+    held = {"body": "return x + self.bias", "inputs": "torch.randn(37, 91)", "change": mostly_exact}
+    assert status(judged(product, BF16, **held)) is None
+    assert status(judged(other_bias, BF16, **held)) is Status.wrong_value
 
 
 def test_nothing_makes_zeros_right_or_half_an_answer() -> None:
