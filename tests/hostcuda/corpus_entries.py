@@ -34,6 +34,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import yaml
 
@@ -129,6 +130,13 @@ def litmus() -> list[Entry]:
     return [form for path in sorted((HERE / "litmus").glob("*.cu")) for form in _forms(load(path))]
 
 
+def with_known_gaps(among: Mapping[str, Entry], names: Iterable[str]) -> list[Any]:
+    """Parameters of a test that expects findings of these entries, but of those with a `known_gap`."""
+    gaps = {name: among[name].header.get("known_gap") for name in names}
+    marks = {name: pytest.mark.xfail(strict=True, reason=gap) for name, gap in gaps.items() if gap}
+    return [pytest.param(name, marks=marks.get(name, ())) for name in gaps]
+
+
 _TOOLS = {"data_race": "racecheck", "barrier_error": "synccheck", "memory_error": "memcheck"}
 
 
@@ -143,6 +151,7 @@ def _forms(family: Entry) -> Iterator[Entry]:
                 family,
                 name=f"{family.name}_{name}{suffix}",
                 source=_with_macros(family.source, macros),
+                header={key: value for key, value in {**family.header, **pair}.items() if key != "pairs"},
                 defect=expected,
             )
 

@@ -43,15 +43,7 @@ def test_unbroken_kernel_is_right_and_silent(name: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=entry.header["known_gap"]))
-        if "known_gap" in entry.header
-        else name
-        for name, entry in BROKEN.items()
-    ],
-)
+@pytest.mark.parametrize("name", corpus_entries.with_known_gaps(BROKEN, BROKEN))
 def test_broken_twin_is_reported_where_it_is_broken(name: str) -> None:
     defect = BROKEN[name].defect
     assert defect is not None

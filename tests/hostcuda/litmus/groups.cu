@@ -16,12 +16,12 @@ pairs:
   grid_only_the_block_meets: {broken: "MEET=block.sync()"}
   grid_overwritten_before_it_is_read: {sound: "AGAIN=grid.sync() REUSE=mine[t]=-1.0f", broken: "AGAIN="}
   grid_overwritten_behind_a_barrier_of_the_block: {sound: "AGAIN=grid.sync() REUSE=mine[t]=-1.0f", broken: "AGAIN=block.sync()"}
-  grid_written_after_the_arrival: {sound: "MEET=auto_token=grid.barrier_arrive();LATE;grid.barrier_wait(std::move(token))", broken: "WRITE= LATE=mine[t]=value"}
+  grid_written_after_the_arrival: {sound: "MEET=auto_token=grid.barrier_arrive();LATE;grid.barrier_wait(std::move(token))", broken: "WRITE= LATE=mine[t]=value", known_gap: "barrier_arrive() of a block or grid is done by barrier_wait()"}
   grid_left_by_one_block: {broken: "FIRST=if(b==3)return", status: barrier_error}
   block_does_not_meet: {sound: "WAY=1 MEET=block.sync()", broken: "MEET="}
   block_only_warps_meet: {sound: "WAY=1 MEET=block.sync()", broken: "MEET=warp.sync()"}
   block_overwritten_before_it_is_read: {sound: "WAY=1 MEET=cg::sync(block) AGAIN=cg::sync(block) REUSE=mine[t]=-1.0f", broken: "AGAIN="}
-  block_written_after_the_arrival: {sound: "WAY=1 MEET=auto_token=block.barrier_arrive();LATE;block.barrier_wait(std::move(token))", broken: "WRITE= LATE=mine[t]=value"}
+  block_written_after_the_arrival: {sound: "WAY=1 MEET=auto_token=block.barrier_arrive();LATE;block.barrier_wait(std::move(token))", broken: "WRITE= LATE=mine[t]=value", known_gap: "barrier_arrive() of a block or grid is done by barrier_wait()"}
   warp_does_not_meet: {sound: "WAY=2 MEET=warp.sync()", broken: "MEET="}
   warp_only_half_of_it_meets: {sound: "WAY=2 MEET=warp.sync()", broken: "MEET=half.sync()"}
   warp_overwritten_before_it_is_read: {sound: "WAY=2 MEET=warp.sync() AGAIN=warp.sync() REUSE=held[t]=-1.0f", broken: "AGAIN="}
