@@ -67,29 +67,31 @@ void look_at(const SyncPoint& point, const Block& block, Thread& thread) {
 
 // What is told now at the places in global memory that the thread read: whoever wrote what it read told before.
 void look_again(const Block& block, Thread& thread) {
-    if (sync_count.load(std::memory_order_relaxed) == 0) return;
+    if (thread.learning == nullptr || sync_count.load(std::memory_order_relaxed) == 0) return;
     std::lock_guard<std::mutex> lock(sync_mutex);
-    for (const std::uintptr_t place : thread.seen)
+    for (const std::uintptr_t place : thread.learning->seen)
         if (const auto found = place == 0 ? sync_points.end() : sync_points.find(place); found != sync_points.end()) look_at(found->second, block, thread);
 }
 
 void remember(const Block& block, Thread& thread, std::uintptr_t address) {
-    for (const std::uintptr_t place : thread.seen)
+    Learning& learning = learning_of(thread);
+    for (const std::uintptr_t place : learning.seen)
         if (place == address) return;
-    std::uintptr_t& oldest = thread.seen[thread.next_seen++ % std::size(thread.seen)];
+    std::uintptr_t& oldest = learning.seen[learning.next_seen++ % std::size(learning.seen)];
     if (oldest != 0) look_again(block, thread);
     oldest = address;
 }
 
 void acquire(const Block& block, Thread& thread, bool far) {
-    look_again(block, thread);
-    if (far)
-        for (std::uintptr_t& place : thread.seen) place = 0;
     if (thread.learning == nullptr) return;
+    look_again(block, thread);
     Learning& learning = *thread.learning;
     learn(learning.known, learning.seen_near);
-    if (far) learn(learning.known, learning.seen_far), learning.seen_far.reset();
     learning.seen_near.reset();
+    if (!far) return;
+    learn(learning.known, learning.seen_far);
+    learning.seen_far.reset();
+    std::fill(std::begin(learning.seen), std::end(learning.seen), 0);
 }
 
 bool has_fenced(const Block& block, const Thread& thread) {

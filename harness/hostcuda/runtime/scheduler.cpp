@@ -153,9 +153,8 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         thread.tick = 1;
         thread.record = record | (Record{i} << record_thread_shift);
         thread.state = ThreadState::unstarted;
-        thread.learning.reset();
+        if (thread.learning != nullptr) thread.learning.reset();
         thread.released = 0;
-        for (std::uintptr_t& place : thread.seen) place = 0;
         thread.polls = 0;
         thread.doubt = 0;
         thread.in_vain = false;

@@ -103,6 +103,8 @@ struct Fenced {
 struct Learning {                    // by a thread, since it last met its whole block
     Known known;                     // what happened before
     Known seen_near, seen_far;       // the same once a fence or a barrier follows: what was told at places that it read
+    std::uintptr_t seen[4] = {};     // such places in global memory, the last ones
+    unsigned next_seen = 0;
     Fenced fenced[scopes];
 };
 
@@ -130,8 +132,6 @@ struct Thread {
     bool in_vain = false;            // it asked for the end of a phase, and has done nothing since
     std::uint32_t cluster_arrivals = 0, cluster_waits = 0;  // at the barrier of its cluster, over all phases
     std::uint32_t cluster_known = 0; // phases of it that ended before what it does now, as far as it waited or met others who had
-    std::uintptr_t seen[4] = {};     // places in global memory that it read atomically and nothing followed: the last ones
-    unsigned next_seen = 0;
     std::unique_ptr<Learning> learning;
     std::uint32_t released = 0;      // the tick of its last release, or fence of more than a block
     std::uint32_t polls = 0;         // atomics and volatile reads since it last gave way; barriers in a waiting loop change nothing
