@@ -606,7 +606,10 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _rounded(
     tensors: list[torch.Tensor], precision: PrecisionClass, way: Rounding, seed: int, only: int | None
 ) -> list[torch.Tensor] | None:
-    """Round tensors, or `only` one, each with its own jitter; return None if none changes."""
+    """Round tensors, or `only` one; return None if none changes.
+
+    Each has its own jitter.
+    """
     moved = [
         rounded(tensor, precision, way, seed + number) if only is None or number == only else tensor
         for number, tensor in enumerate(tensors)

@@ -545,12 +545,15 @@ class Workspace:
     def nearby(
         self, index: int, changed: Sequence[int] | None, precision: PrecisionClass, only: int | None = None
     ) -> Iterator[tuple[float, Answer]]:
-        """Yield the truths of a set rounded to a class, each computed when requested; `only` as in the reference's."""
+        """Yield the truths of a set rounded to a class; `only` as in the reference's."""
         inputs = self.pristine_inputs(index, changed)
         yield from self.oracle.nearby(inputs, self.tree, self.call_seed(index), precision, only)
 
     def nearby_each(self, index: int, changed: Sequence[int] | None, precision: PrecisionClass) -> Iterator[Answer]:
-        """Yield the truth of a set for each input and weight that changes if it alone is rounded to the nearest."""
+        """Yield the truth of a set for each input and weight that rounding changes.
+
+        Each is rounded alone, to the nearest.
+        """
         inputs = self.pristine_inputs(index, changed)
         for only in range(len(inputs) + len(self.oracle.initial_state)):
             for _, answer in itertools.islice(self.nearby(index, changed, precision, only), 1):
