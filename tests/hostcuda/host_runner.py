@@ -12,6 +12,7 @@ and silent (or reported) in both together.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import re
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,18 @@ class Batch:
             if line >= first:
                 return entry, line - first + 1
         return None
+
+
+def lazy_results(chosen: Sequence[Entry]) -> Callable[[str], Result]:
+    """A function that gives an entry's result by name; the first name of a batch runs that batch."""
+    parts = batches(chosen)
+    number_of = {entry.name: number for number, part in enumerate(parts) for entry in part}
+
+    @functools.cache
+    def results(number: int) -> dict[str, Result]:
+        return {result.entry: result for result in run_batch(parts[number])}
+
+    return lambda name: results(number_of[name])[name]
 
 
 def join(chosen: Sequence[entries.Entry]) -> Batch:

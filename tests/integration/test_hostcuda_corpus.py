@@ -5,18 +5,16 @@ The entries are `hostcuda/corpus/*.cu` and `hostcuda/broken/*.cu`; `hostcuda/com
 
 from __future__ import annotations
 
-import functools
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.hostcuda import compare, corpus_entries, host_runner
-from tests.hostcuda.results import Result
 
 CORPUS = {entry.name: entry for entry in corpus_entries.corpus()}
 BROKEN = {entry.name: entry for entry in corpus_entries.broken()}
-BATCHES = host_runner.batches([*CORPUS.values(), *BROKEN.values()])
+result_of = host_runner.lazy_results([*CORPUS.values(), *BROKEN.values()])
 
 pytestmark = pytest.mark.xdist_group("test_hostcuda_corpus")
 """One worker runs all of it: every test of a batch asks for the same run of it."""
@@ -24,20 +22,10 @@ pytestmark = pytest.mark.xdist_group("test_hostcuda_corpus")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="the host device needs g++")
 
 
-@functools.cache
-def _batch(number: int) -> dict[str, Result]:
-    return {result.entry: result for result in host_runner.run_batch(BATCHES[number])}
-
-
-def _result(name: str) -> Result:
-    number = next(i for i, batch in enumerate(BATCHES) if any(entry.name == name for entry in batch))
-    return _batch(number)[name]
-
-
 @needs_compiler
 @pytest.mark.parametrize("name", CORPUS)
 def test_unbroken_kernel_is_right_and_silent(name: str) -> None:
-    result = _result(name)
+    result = result_of(name)
     assert result.findings == ()
     assert result.outcome == "passed", (result.errors, result.detail)
 
@@ -47,7 +35,7 @@ def test_unbroken_kernel_is_right_and_silent(name: str) -> None:
 def test_broken_twin_is_reported_where_it_is_broken(name: str) -> None:
     defect = BROKEN[name].defect
     assert defect is not None
-    result = _result(name)
+    result = result_of(name)
     assert defect.is_among(result.findings), (result.outcome, result.detail, result.findings)
 
 

@@ -5,19 +5,17 @@ The pairs are in `hostcuda/litmus/*.cu`; `hostcuda/compare.py --litmus` takes th
 
 from __future__ import annotations
 
-import functools
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.hostcuda import compare, corpus_entries, host_runner
-from tests.hostcuda.results import Result
 
 LITMUS = {entry.name: entry for entry in corpus_entries.litmus()}
 SOUND = [name for name, entry in LITMUS.items() if entry.defect is None]
 BROKEN = [name for name, entry in LITMUS.items() if entry.defect is not None]
-BATCHES = host_runner.batches(list(LITMUS.values()))
+result_of = host_runner.lazy_results(list(LITMUS.values()))
 
 pytestmark = pytest.mark.xdist_group("test_hostcuda_litmus")
 """One worker runs all of it: every test of a batch asks for the same run of it."""
@@ -25,20 +23,10 @@ pytestmark = pytest.mark.xdist_group("test_hostcuda_litmus")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="the host device needs g++")
 
 
-@functools.cache
-def _batch(number: int) -> dict[str, Result]:
-    return {result.entry: result for result in host_runner.run_batch(BATCHES[number])}
-
-
-def _result(name: str) -> Result:
-    number = next(i for i, batch in enumerate(BATCHES) if any(entry.name == name for entry in batch))
-    return _batch(number)[name]
-
-
 @needs_compiler
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_form_is_right_and_silent(name: str) -> None:
-    result = _result(name)
+    result = result_of(name)
     assert result.findings == ()
     assert result.outcome == "passed", (result.errors, result.detail)
 
@@ -48,7 +36,7 @@ def test_a_sound_form_is_right_and_silent(name: str) -> None:
 def test_a_broken_form_is_reported_where_it_is_broken(name: str) -> None:
     defect = LITMUS[name].defect
     assert defect is not None
-    result = _result(name)
+    result = result_of(name)
     assert defect.is_among(result.findings), (result.outcome, result.detail, result.findings)
 
 

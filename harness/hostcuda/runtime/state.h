@@ -214,7 +214,7 @@ struct Cluster {
     // What each thread (by rank and linear index) did below this happened before the end of a phase, which has its turn of three: some may still be at the
     // one before the last. Checked builds only.
     std::vector<Record> released[3];
-    Known told;                      // the same at the end of the last phase, for whoever is told of it from outside
+    Known told;                      // what all threads had released when the last phase ended, for who hears of it from outside
     std::vector<std::vector<Touch>> touches;  // by the rank of the block whose memory it is: the last access of each thread of another one
 };
 

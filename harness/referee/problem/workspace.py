@@ -51,6 +51,9 @@ HOST_GUARD_BYTES = 4096
 compute-sanitizer finds them if each input has memory of its own.
 """
 
+ROUNDED_ALONE = 8
+"""Inputs and weights, the largest, whose rounding is looked at one by one: each costs a truth."""
+
 POISON = 0xFF
 """Fill byte of output buffers: NaN in every float format, -1 in integers."""
 
@@ -552,10 +555,11 @@ class Workspace:
     def nearby_each(self, index: int, changed: Sequence[int] | None, precision: PrecisionClass) -> Iterator[Answer]:
         """Yield the truth of a set for each input and weight that rounding changes.
 
-        Each is rounded alone, to the nearest.
+        Each is rounded alone, to the nearest. Only the `ROUNDED_ALONE` largest are.
         """
-        inputs = self.pristine_inputs(index, changed)
-        for only in range(len(inputs) + len(self.oracle.initial_state)):
+        tensors = [*self.pristine_inputs(index, changed), *self.oracle.initial_state.values()]
+        largest = sorted(range(len(tensors)), key=lambda number: -tensors[number].numel())
+        for only in largest[:ROUNDED_ALONE]:
             for _, answer in itertools.islice(self.nearby(index, changed, precision, only), 1):
                 yield answer
 
