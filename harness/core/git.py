@@ -6,6 +6,7 @@ of files in a branch are untrusted.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,10 @@ REGULAR = frozenset({"100644", "100755"})
 
 MAX_BLOB_BYTES = 256 * 2**20
 """Largest file in bytes that `Repository.write` writes."""
+
+
+_UNUSABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}
+"""Errors of a file system that can't have a file of this name or path; git's trees have no such limits."""
 
 
 class RevisionError(ConfigError):
@@ -105,8 +110,8 @@ class Repository:
         """Write regular files below `into`, under their paths.
 
         Returns:
-            Paths of entries that were not written: not a regular file, larger than `MAX_BLOB_BYTES`, or a path that
-            leads out of `into`.
+            Paths of entries that were not written: not a regular file, larger than `MAX_BLOB_BYTES`, a path that leads
+            out of `into`, or one that the file system can't have.
         """
         plain: list[TreeEntry] = []
         odd: list[TreeEntry] = []
@@ -115,8 +120,13 @@ class Repository:
             (plain if safe else odd).append(entry)
         for entry, data in self._blobs(plain):
             path = into / entry.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            except OSError as error:
+                if error.errno not in _UNUSABLE_NAME:
+                    raise
+                odd.append(entry)
         return [entry.path for entry in odd]
 
     def differs_from(self, commit: str, folder: Path) -> bool:
