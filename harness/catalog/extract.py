@@ -5,7 +5,7 @@ It is the last complete fenced Python block that defines `ModelNew`.
 The text is untrusted; it is parsed, never executed. Rules, in order:
 
 1. The text after the last `</think>` is the answer, the text before it is reasoning. Reasoning is searched only if no
-   line of the answer defines `ModelNew`; the reason then says so. If the answer is cut off, a draft does not replace it.
+   line of the answer defines `ModelNew`; the reason then says so. No draft replaces an answer that is cut off.
 2. A block begins with a line of three or more backticks or tildes. It ends with the next line that has only the same
    characters, at least as many. An opening fence may end a line of prose if it names Python. A fence with a language
    inside an open block starts a new block; the old block is unfinished. Unfinished blocks are ignored.
