@@ -53,7 +53,8 @@ def find_solutions(
     """Read all solutions in files and folders.
 
     A solution's label is its path below the outermost given folder that holds it, and the first part of the label is
-    its author. A file that is not UTF-8 is a solution with a `failure`.
+    its author. If the path names no problem, the label is the file's name, and the author `local`. A file that is not
+    UTF-8 is a solution with a `failure`.
 
     Args:
         paths: Python files, or folders of them.
@@ -230,7 +231,7 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
 
 
 def _distinct(solutions: Sequence[Solution]) -> tuple[list[Solution], list[RejectedFile]]:
-    """Return solutions that the results can tell apart, and those that are like an earlier one."""
+    """Return solutions that the results can tell apart, and the others."""
     labels: dict[str, Solution] = {}
     samples: dict[tuple[str, str, int], Solution] = {}
     rejected: list[RejectedFile] = []

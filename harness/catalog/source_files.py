@@ -140,7 +140,7 @@ def bounded_source(path: Path, *, follow_link: bool = True) -> tuple[str, Failur
 
 
 def other_encoding(source: str) -> Failure | None:
-    """Return the failure of a source that declares another encoding than UTF-8, or None.
+    """Return the failure if a source declares another encoding than UTF-8.
 
     Python would decode the file by that declaration, so that another program ran than the one that was read.
     """
@@ -161,6 +161,6 @@ def printable(path: Path) -> str:
 
 
 def listed(rejected: Sequence[RejectedFile], most: int) -> list[str]:
-    """Return one line for each rejected file, for `most` of them, and a line with the number of the others."""
+    """Return lines for `most` of the rejected files, and the number of the others."""
     more = [f"and {len(rejected) - most} more"] if len(rejected) > most else []
     return [*map(str, rejected[:most]), *more]

@@ -74,7 +74,10 @@ class View(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Results of a run: records, number of skipped solutions, wall time in seconds, files without a record."""
+    """Results of a run.
+
+    They are its records, the number of skipped solutions, the wall time in seconds, and the files without a record.
+    """
 
     records: Sequence[Record]
     skipped: int

@@ -401,7 +401,7 @@ def _in_words(estimate: SpeedupEstimate, floor_width: float | None) -> str:
 def _undisturbed(
     bursts: Sequence[Sequence[float]], solution: Sequence[Sequence[float]], quiet: ReferenceTiming
 ) -> tuple[Sequence[Sequence[float]], float]:
-    """Scale the reference's samples so that the speedup is that over its earlier time, if this is smaller.
+    """Scale the reference's samples to its earlier time, if the speedup is smaller.
 
     It is smaller if the speedups differ beyond the noise floor: what is in the submission's reach must not be worth
     more than the noise of the measurement. The floor is that of the reference alone; the drift between rounds is not

@@ -190,14 +190,20 @@ def finite(where: str, value: Any, nesting: int = MAX_NESTING) -> Any:
 
 
 def _time_ms(value: Any) -> tuple[float | None, float | None]:
-    """Return a time, or None if it is absent (-1, null, NaN); and the time if it is implausible."""
+    """Return a plausible time, and an implausible one.
+
+    Both are None if the time is absent (-1, null, NaN).
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         return None, None
     return (float(value), None) if MIN_TIME_MS <= value <= MAX_TIME_MS else (None, float(value))
 
 
 def _number(text: str) -> int | float:
-    """Read a whole number. Python takes seconds for millions of digits, and refuses more than 4,300."""
+    """Read a whole number of any length.
+
+    Python takes seconds for millions of digits, and refuses more than 4,300.
+    """
     return int(text) if len(text) <= MAX_DIGITS else float(text)
 
 

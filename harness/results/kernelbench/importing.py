@@ -303,7 +303,7 @@ def _text(value: Any) -> str:
 
 
 def _name(item: KernelBenchSample, key: str) -> str:
-    """Return a name in the metadata, else in the statistics; empty if neither is a text or a number."""
+    """Return a name in the metadata, else in the statistics, else the empty text."""
     found = (held.get(key) for held in (item.metadata, item.stats))
     return next((str(value) for value in found if isinstance(value, str | int) and value != ""), "")
 

@@ -388,7 +388,7 @@ class Contestant:
 
 
 def import_solution(source: str, filename: str) -> Any:
-    """Write `source` into the private folder under its own name and run it as a module.
+    """Write `source` into the private folder and run it as a module.
 
     `inspect.getsource` (which Triton needs) and tracebacks require a file. The text is compiled, not the file: Python
     decodes a file by the encoding that the file declares.
