@@ -199,6 +199,7 @@ def _record(
     labels, speedup = [LABEL], None
     if item.is_excessive:
         labels.append(EXCESSIVE_SPEEDUP)
+        reason += "; KernelBench flags its speedup as excessive"
     if status is Status.passed and item.implausible_ms is not None:
         labels.append(IMPLAUSIBLE_TIME)
         reason += (

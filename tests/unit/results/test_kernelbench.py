@@ -289,6 +289,7 @@ def test_a_speedup_that_kernelbench_flags_is_labelled(tmp_path: Path) -> None:
         (20.0, True),
         (pytest.approx(2.0 / 1.9), False),
     ]
+    assert done.records[0].reason.endswith("; KernelBench flags its speedup as excessive; 20x eager")
     assert any("flags 1 speedups as excessive" in note for note in done.notes)
 
 
