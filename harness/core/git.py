@@ -22,6 +22,9 @@ MAX_BLOB_BYTES = 256 * 2**20
 """Largest file in bytes that `Repository.write` writes."""
 
 
+MAX_PARTS = 100
+"""Most parts of a path that `Repository.write` writes: making and removing folders recurses."""
+
 _UNUSABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}
 """Errors of a file system that can't have a file of this name or path; git's trees have no such limits."""
 
@@ -111,7 +114,7 @@ class Repository:
 
         Returns:
             Paths of entries that were not written: not a regular file, larger than `MAX_BLOB_BYTES`, a path that leads
-            out of `into`, or one that the file system can't have.
+            out of `into`, has more than `MAX_PARTS` parts, or that the file system can't have.
         """
         plain: list[TreeEntry] = []
         odd: list[TreeEntry] = []
@@ -175,6 +178,13 @@ class Repository:
 
 
 def _is_safe(path: str) -> bool:
-    """Tell whether a path stays inside its folder; git trees can be forged."""
+    """Tell whether a path stays inside its folder and is not too deep.
+
+    Git trees can be forged.
+    """
     parts = path.split("/")
-    return not PurePosixPath(path).is_absolute() and not any(part in ("", ".", "..", ".git") for part in parts)
+    return (
+        len(parts) <= MAX_PARTS
+        and not PurePosixPath(path).is_absolute()
+        and not any(part in ("", ".", "..", ".git") for part in parts)
+    )
