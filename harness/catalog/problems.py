@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -266,7 +267,10 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
 
     A missing file has none.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
+        return {}
+    if not path.is_file():
+        findings.append(f"{path}: it is not a regular file")
         return {}
     try:
         held = read_yaml(path)
