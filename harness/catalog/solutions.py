@@ -78,8 +78,7 @@ def find_solutions(
         raise CatalogError([_bad_author(author)])
     wanted = catalog.locate(problem_id).id if problem_id is not None else None
     errors: list[str] = []
-    rejected: list[RejectedFile] = []
-    found: dict[str, Solution | None] = {}
+    found: dict[str, Solution | RejectedFile] = {}
     for given in sorted(paths, key=lambda path: len(Path(os.path.abspath(path)).parts)):
         if (wrong := _wrong_argument(given)) is not None:
             errors.append(f"{printable(given)}: {wrong}")
@@ -88,7 +87,7 @@ def find_solutions(
         for path in _files(given):
             files += 1
             if isinstance(path, RejectedFile):
-                rejected.append(path)
+                found.setdefault(os.path.abspath(path.path), path)
                 continue
             place = _place(path, given, catalog)
             if given.is_dir() and wanted and place.problem_id and place.problem_id != wanted:
@@ -99,13 +98,12 @@ def find_solutions(
                 try:
                     found[key] = _solution(path, place, catalog, wanted, author)
                 except ValueError as error:
-                    found[key] = None
-                    rejected.append(RejectedFile(path=path, reason=str(error)))
+                    found[key] = RejectedFile(path=path, reason=str(error))
         if files == others:
             what = f"none of its {others} solutions is for {wanted}" if others else "no solution in it"
             errors.append(f"{printable(given)}: {what}; solutions are files like {_SHAPES}")
-    solutions, clashing = _distinct([solution for solution in found.values() if solution is not None])
-    rejected += clashing
+    solutions, clashing = _distinct([item for item in found.values() if isinstance(item, Solution)])
+    rejected = [*(item for item in found.values() if isinstance(item, RejectedFile)), *clashing]
     if errors or (rejected and on_rejected is None):
         raise CatalogError([*errors, *map(str, rejected)])
     if on_rejected is not None:

@@ -238,10 +238,12 @@ def _submitted(
             rejected.append(ci.Rejected(path=entry.path, reason=f"it has more than {MAX_SOURCE_BYTES} bytes"))
         else:
             sound.append(entry)
+    unwritten = repo.write(sound, into)
     rejected += [
-        ci.Rejected(path=path, reason="a file with its name can't be written: rename it")
-        for path in repo.write(sound, into)
+        ci.Rejected(path=path, reason="a file with its name can't be written: rename it") for path in unwritten
     ]
+    if len(unwritten) == len(sound):
+        return [], rejected
 
     def reject(file: RejectedFile) -> None:
         # Temporary paths mean nothing to the reader, and this command lacks the options that end a message.
@@ -253,8 +255,6 @@ def _submitted(
             file.path.unlink()
 
     given = into / folder
-    if not given.is_dir():
-        return [], rejected
     # A new solution may not take the name in results of one in the base.
     taken = {label_of(into / entry.path, given): into / entry.path for entry in known}
     found = []

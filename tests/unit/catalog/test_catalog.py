@@ -370,6 +370,13 @@ class TestSolutions:
         path = write(tmp_path / "s/ann/level1/16_a.py")
         assert len(find_solutions([tmp_path / "s", path, tmp_path / "s/ann"], catalog)) == 1
 
+    def test_what_overlapping_arguments_reject_is_told_once(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "s/ann/level1/16_a.py")
+        write(tmp_path / "s/ann/level1/utils.py")
+        (tmp_path / "s/ann/level1/16_b.py").symlink_to("16_a.py")
+        found = findings(find_solutions, [tmp_path / "s", tmp_path / "s/ann"], catalog)
+        assert [line.partition(": ")[0].rpartition("/")[2] for line in found] == ["16_b.py", "utils.py"]
+
     def test_labels_must_differ(self, tmp_path: Path, catalog: Catalog) -> None:
         write(tmp_path / "s1/ann/level1/16_a.py")
         write(tmp_path / "s2/ann/level1/16_a.py")

@@ -227,3 +227,18 @@ def test_ci_rejects_each_and_judges_the_others(place: Path, capfd: pytest.Captur
         assert why in rejected.pop(path), path
     assert not rejected
     assert "not evaluated" not in capfd.readouterr().err, "each is told once"
+
+
+def test_ci_of_nothing_but_a_file_that_can_not_be_written_rejects_it(place: Path) -> None:
+    repo = place / "repo"
+    write(repo / "problems/level1/19_relu.py", PROBLEM)
+    git(place, "init", "-q", "-b", "main", "repo")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "base")
+    blob = git(repo, "rev-parse", ":problems/level1/19_relu.py")
+    path = f"solutions/odd/level1/19_{'x' * 300}.py"
+    git(repo, "update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
+    git(repo, "commit", "-q", "-m", "submission")
+    assert main(["ci", "--base", "HEAD~1", "--repository", "repo", "--device", "host"]) == 1
+    (rejected,) = json.loads((place / "ci-results/verdict.json").read_text())["rejected"]
+    assert rejected == {"path": path, "reason": "a file with its name can't be written: rename it"}
