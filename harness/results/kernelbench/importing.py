@@ -200,12 +200,6 @@ def _record(
     if item.is_excessive:
         labels.append(EXCESSIVE_SPEEDUP)
         reason += "; KernelBench flags its speedup as excessive"
-    if status is Status.passed and item.implausible_ms is not None:
-        labels.append(IMPLAUSIBLE_TIME)
-        reason += (
-            f"; no speedup, because {item.implausible_ms:.3g} ms is no time of a call (plausible: {MIN_TIME_MS:g} to "
-            f"{MAX_TIME_MS:g} ms)"
-        )
     timing: dict[str, Any] | None = None
     if status is Status.passed and runtime_s is not None:
         others = {name: _against(reference, runtime_s) for name, reference in references.items()}
@@ -226,6 +220,12 @@ def _record(
             timing["speedup"] = {"speedup": speedup, "low": None, "high": None, "method": "ratio of means"}
         if hardware and any(reference.hardware not in (None, hardware) for reference in references.values()):
             labels.append(OTHER_HARDWARE)
+    if status is Status.passed and speedup is None and item.implausible_ms is not None:
+        labels.append(IMPLAUSIBLE_TIME)
+        reason += (
+            f"; no speedup, because {item.implausible_ms:.3g} ms is no time of a call (plausible: {MIN_TIME_MS:g} to "
+            f"{MAX_TIME_MS:g} ms)"
+        )
     file = f"level_{level}_problem_{item.problem}_sample_{item.sample}_kernel.py"
     return Record(
         problem=f"level{level}/{item.problem}",

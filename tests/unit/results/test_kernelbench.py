@@ -311,6 +311,13 @@ def test_a_time_that_no_call_takes_ranks_nowhere(tmp_path: Path, text: str, name
         import_results(path, tmp_path / "run2", level=1, author="me", baselines=[baseline])
 
 
+def test_an_implausible_time_that_no_speedup_uses_changes_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "eval_results.json", {"1": [entry(0, ms=1.0) | V2 | {"ref_runtime": 1e-9}]})
+    baseline = write(tmp_path / "baseline_time_torch.json", {"level1": {"1_one.py": {"mean": 3.0}}})
+    (record,) = import_results(path, tmp_path / "run", level=1, author="me", baselines=[baseline]).records
+    assert (record.speedup, IMPLAUSIBLE_TIME in record.labels) == (3.0, False)
+
+
 def test_a_sample_given_twice_and_a_strange_baseline_are_errors(tmp_path: Path) -> None:
     twice = write(tmp_path / "e.json", {"1": [entry(0), entry(0)]})
     with pytest.raises(KernelBenchError, match="problem 1 has sample 0 twice"):
