@@ -269,7 +269,7 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
     """
     if not os.path.lexists(path):
         return {}
-    if not path.is_file():
+    if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe would wait without end
         findings.append(f"{path}: it is not a regular file")
         return {}
     try:
