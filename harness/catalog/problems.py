@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -267,10 +266,7 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
 
     A missing file has none.
     """
-    if not os.path.lexists(path):
-        return {}
-    if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe would wait without end
-        findings.append(f"{path}: it is not a regular file")
+    if not path.exists():
         return {}
     try:
         held = read_yaml(path)

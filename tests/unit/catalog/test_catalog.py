@@ -263,18 +263,6 @@ class TestProblems:
             digests.add(load_problems(root).known["level1/18"].digest)
         assert len(digests) == 4
 
-    def test_declarations_that_are_no_file_are_named_and_not_waited_for(self, root: Path) -> None:
-        path = root / "level1" / "workloads.yaml"
-        path.unlink(missing_ok=True)
-        for make, said in (
-            (os.mkfifo, "it is not a regular file"),
-            (os.mkdir, "Is a directory"),
-            (lambda at: os.symlink(at, at), "Too many levels of symbolic links"),
-        ):
-            make(path)
-            assert list(findings(load_problems, root)) == [f"{path}: {said}"]
-            os.rmdir(path) if path.is_dir() else path.unlink()
-
     def test_no_folder_and_no_problem(self, tmp_path: Path) -> None:
         assert "no problems found" in findings(load_problems, tmp_path / "none")[0]
         assert "no problem in" in findings(load_problems, tmp_path)[0]
