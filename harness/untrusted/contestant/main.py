@@ -388,16 +388,16 @@ class Contestant:
 
 
 def import_solution(source: str, filename: str) -> Any:
-    """Write `source` into the private folder under its own name and import it.
+    """Write `source` into the private folder and run it as a module.
 
-    `inspect.getsource` (which Triton needs) and tracebacks require a file.
+    `inspect.getsource` (which Triton needs) and tracebacks require a file. The text is compiled, not the file: Python
+    decodes a file by the encoding that the file declares.
     """
     path = Path(os.getcwd()) / Path(filename).name
-    path.write_text(source)
+    path.write_text(source, encoding="utf-8", errors="surrogatepass")
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
-    spec.loader.exec_module(module)
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     return module
