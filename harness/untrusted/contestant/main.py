@@ -273,8 +273,7 @@ class Contestant:
         def after(result: object) -> None:
             snapshot.take(result)
             snapshot.missing = self._state.copy_to(burst.state_names, state_slots)
-            # As in a burst: the previous result stays alive, so a fresh output can't get its address.
-            self._previous, snapshot.result = result, None
+            self._previous, snapshot.result = snapshot.kept, None
 
         return QueuedStep(before=before, forward=forward, after=after)
 
@@ -366,8 +365,7 @@ class Contestant:
             times: CallTime = timer(forward, snapshot.take, before)
             missing = self._state.copy_to(burst.state_names, state_slots)
             self._device.synchronize()
-        # Alive until the next call has returned, so that a fresh output can't get its address.
-        self._previous = snapshot.result
+        self._previous = snapshot.kept
         return CallClaim(
             device_s=times.device_s,
             window_s=times.window_s,
