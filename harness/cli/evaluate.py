@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from harness.catalog.authors import authors_in
+from harness.catalog.source_files import MAX_SOURCE_BYTES
 from harness.cli.options import Settings, with_options
 from harness.cli.output import (
     INTERRUPTED,
@@ -42,7 +45,7 @@ from harness.core.executables import find_nvcc
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
-from harness.results.writer import RunStore, other_settings
+from harness.results.writer import RunStore, other_settings, write_whole
 from harness.runner.executors.prestart import Prestart, start_ahead
 from harness.runner.service import ServiceError
 from harness.toolchain.nvcc_toolchain import NO_NVCC
@@ -189,8 +192,8 @@ def eval_command(
     """Evaluate solutions: build, check correctness, time, record.
 
     A solution's problem and author come from its path (solutions/AUTHOR/level1/16_name.py), from KernelBench's file
-    name, or from --problem and --author. The results are written to a folder below --out; harness show, leaderboard
-    and report read it.
+    name, or from --problem and --author. The path - is standard input, for a solution or for --problem. The results
+    are written to a folder below --out; harness show, leaderboard and report read it.
 
     A solution that fails is a result, not an error: the exit code is 0. The exit code is 3 if a solution could not be
     judged because of the machine or the problem (harness_error).
@@ -198,7 +201,9 @@ def eval_command(
     \b
     Examples:
       harness eval solutions/ --device cuda --out results/
+      harness eval my_kernel.py --problem my_problem.py
       harness eval my_kernel.py --problem level1/16
+      harness eval - --problem 500 < my_kernel.py
       harness eval solutions/ --resume
       harness eval solutions/ --shard 2/8 --run-id part-2
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
@@ -338,6 +343,26 @@ def _told(name: str, value: Any) -> str:
     return f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
+STANDARD_INPUT = Path("-")
+
+
+def _with_standard_input(settled: RunConfig) -> RunConfig:
+    """Replace standard input as solution or problem by a file.
+
+    The file is in the cache folder, because `--resume` and `harness show` read it later.
+    """
+    as_solution, as_problem = STANDARD_INPUT in settled.paths, settled.problem == str(STANDARD_INPUT)
+    if not (as_solution or as_problem):
+        return settled
+    if as_solution and as_problem:
+        raise ConfigError("standard input (-) is the solution or the problem: name a file for the other one")
+    text = sys.stdin.buffer.read(MAX_SOURCE_BYTES + 1)
+    file = settled.cache_dir / "stdin" / hashlib.sha256(text).hexdigest()[:16] / "stdin.py"
+    write_whole(file, text)
+    paths = tuple(file if path == STANDARD_INPUT else path for path in settled.paths)
+    return dataclasses.replace(settled, paths=paths, problem=str(file) if as_problem else settled.problem)
+
+
 def settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
     """Resolve the configuration, check the device and, to resume, find the run.
 
@@ -360,6 +385,7 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
     if settled.device is DeviceKind.HOST and settled.syntax == "nvcc" and find_nvcc() is None:
         raise MachineError(f"{NO_NVCC}, or leave out --syntax nvcc")
     ready_cache(settled.cache_dir)
+    settled = _with_standard_input(settled)
     if settled.device is DeviceKind.HOST:
         say(f"device host, workload {settled.workload}" + (f"; no GPU can be used here: {why}" if why else ""))
     if settled.resume and settled.run_id == generated:

@@ -26,7 +26,8 @@ UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 RUN = "results/h200-examples"
 LATER = "results/h200-examples-later"
 HELP = """
-eval serve extract screen show leaderboard profile compare report plot merge ci baseline doctor warmup timeline problems
+eval serve extract screen show leaderboard profile compare report plot merge ci baseline doctor warmup timeline
+problems new
 """
 COMMANDS: Mapping[str, str] = {
     "leaderboard": f"leaderboard {RUN}",

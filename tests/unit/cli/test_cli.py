@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import functools
+import io
 import json
 import os
 import signal
@@ -68,7 +69,9 @@ class Pipeline:
         self.configs.append(config)
         if self.raises is not None:
             raise self.raises
-        solutions = find_solutions(config.paths, load_problems(config.problems), problem_id=config.problem)
+        solutions = find_solutions(
+            config.paths, load_problems(config.problems, config.problem), problem_id=config.problem
+        )
         settings = config.to_json()
         store = (
             RunStore.resume(config.run_dir, config=settings)
@@ -162,6 +165,73 @@ def test_options_reach_the_configuration(place: Path, call: Call) -> None:
     assert (config.workload, config.out, config.problem) == ("small", Path("elsewhere"), "level1/16")
     assert (config.device_policy, config.sandbox, config.checked) == ("coerce", "strict", False)
     assert (config.compile_timeout_s, config.memory_limit_bytes, config.precision) == (10.0, 4 * 2**30, "bf16")
+
+
+def test_eval_takes_files_of_any_name_in_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my problem.py").write_text(PROBLEM)
+    (tmp_path / "my-kernel v2.py").write_text("class ModelNew: ...\n")
+    done = call("eval", "my-kernel v2.py", "--problem", "my problem.py", "--device", "host", "--run-id", "r1")
+    assert done.code == 0, done.err
+    (record,) = RunStore.open(tmp_path / "results" / "r1").records()
+    assert (record.problem, record.solution) == ("local/my_problem", "my-kernel v2.py")
+
+
+@pytest.mark.parametrize("piped", ["solution", "problem"])
+def test_eval_reads_a_solution_or_a_problem_from_standard_input(
+    place: Path, call: Call, monkeypatch: pytest.MonkeyPatch, piped: str
+) -> None:
+    (place / "mine.py").write_text("class ModelNew: ...\n")
+    text = PROBLEM if piped == "problem" else "class ModelNew: 'piped'\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    words = ["mine.py", "--problem", "-"] if piped == "problem" else ["-", "--problem", "level1/16"]
+    pipeline = Pipeline()
+    options = ["--device", "host", "--run-id", "r1", "--cache", place / "cache"]
+    done = call("eval", *words, *options, pipeline=pipeline)
+    assert done.code == 0, done.err
+    (record,) = RunStore.open(place / "results" / "r1").records()
+    expected = ("local/stdin", "mine.py") if piped == "problem" else ("level1/16", "stdin.py")
+    assert (record.problem, record.solution) == expected
+    (config,) = pipeline.configs
+    file = Path(config.problem or "") if piped == "problem" else config.paths[0]
+    assert file.read_text() == text
+
+
+def test_standard_input_is_not_both(place: Path, call: Call) -> None:
+    done = call("eval", "-", "--problem", "-", "--device", "host")
+    assert (done.code, "name a file for the other one" in done.err) == (2, True), done.err
+
+
+def test_a_problem_is_named_by_its_number_and_several_select(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--problem", "19", "--device", "host", "--run-id", "one")
+    assert done.code == 0, done.err
+    assert {item.problem for item in RunStore.open(place / "results" / "one").records()} == {"level1/19"}
+    done = call("eval", "solutions", "--problem", "level1/19,16", "--device", "host", "--run-id", "two")
+    assert done.code == 0, done.err
+    assert {item.problem for item in RunStore.open(place / "results" / "two").records()} == {"level1/16", "level1/19"}
+    (place / "mine.py").write_text("class ModelNew: ...\n")
+    done = call("eval", "mine.py", "--problem", "16,19", "--device", "host")
+    assert (done.code, "name only one problem by --problem" in done.err) == (2, True), done.err
+
+
+def test_a_new_problem_and_a_new_solution_are_files_that_eval_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("new", "problem", "mine").out == "mine.py\n"
+    done = call("new", "solution", "mine.py")
+    assert (done.out, done.err) == (
+        "mine_solution.py\n",
+        "next: harness eval mine_solution.py --problem mine.py\n",
+    )
+    again = call("new", "solution", "mine.py")
+    assert (again.code, "exists already: name another file by --out" in again.err) == (2, True), again.err
+    assert call("eval", "mine_solution.py", "--problem", "mine.py", "--device", "host").code == 0
+    shipped = call("new", "solution", "level1/19", "--out", "relu.py")
+    assert shipped.code == 0, shipped.err
+    assert "class ModelNew(" in (tmp_path / "relu.py").read_text()
 
 
 def test_eval_as_json_keeps_stdout_for_programs(place: Path, call: Call) -> None:
