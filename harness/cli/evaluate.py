@@ -60,6 +60,12 @@ CLOSING_ROWS = 30
 """Most rows of the leaderboard that is printed after a run; each solution already has a line above it."""
 
 
+NO_TOLERANCE = (
+    "there is no --atol or --rtol, because the limits on errors follow from the problem's precision class: choose a class "
+    "by --precision (fp32, tf32, fp16, bf16 or fp8)"
+)
+
+
 class View(Protocol):
     """Receives the progress of a run.
 
@@ -187,6 +193,7 @@ def eval_command(
             "Build and evaluate in the processes of `harness serve`: auto, or its socket.  [$HARNESS_SERVER, or none]",
         ),
     ] = None,
+    tolerance: Annotated[str | None, typer.Option("--atol", "--rtol", hidden=True)] = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate solutions: build, check correctness, time, record.
@@ -209,6 +216,8 @@ def eval_command(
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
       harness eval solutions/ --server auto
     """
+    if tolerance is not None:
+        raise ConfigError(NO_TOLERANCE)
     found = environment.collect()
     settled = settle(found, config, settings)
     show = _show_json if as_json else _show_summary
@@ -387,7 +396,9 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
     ready_cache(settled.cache_dir)
     settled = _with_standard_input(settled)
     if settled.device is DeviceKind.HOST:
-        say(f"device host, workload {settled.workload}" + (f"; no GPU can be used here: {why}" if why else ""))
+        asked = options.get("device") == DeviceKind.HOST.value
+        reason = f"; no GPU can be used here: {why}" if why and not asked else ""
+        say(f"device host{' (as asked)' if asked else ''}, workload {settled.workload}{reason}")
     if settled.resume and settled.run_id == generated:
         latest = latest_run(settled.out)
         if latest is None:

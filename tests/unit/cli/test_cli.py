@@ -199,6 +199,15 @@ def test_eval_reads_a_solution_or_a_problem_from_standard_input(
     assert file.read_text() == text
 
 
+def test_why_there_is_no_gpu_is_told_if_the_device_was_chosen_for_that(
+    place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.core.environment.cuda_unusable", lambda found: "no driver")
+    assert call("eval", "solutions").err.startswith("device host, workload small; no GPU can be used here: no driver\n")
+    asked = call("eval", "solutions", "--device", "host")
+    assert asked.err.startswith("device host (as asked), workload small\n")
+
+
 def test_standard_input_is_not_both(place: Path, call: Call) -> None:
     done = call("eval", "-", "--problem", "-", "--device", "host")
     assert (done.code, "name a file for the other one" in done.err) == (2, True), done.err
@@ -300,6 +309,8 @@ def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
     ("arguments", "said"),
     [
         (["eval"], "no solutions named"),
+        (["eval", "solutions", "--atol", "1e-4"], "choose a class by --precision"),
+        (["eval", "solutions", "--rtol=1e-4"], "choose a class by --precision"),
         (["eval", "gone"], "gone: there is no such file or folder"),
         (["eval", "solutions", "--problem", "level9/9"], "there is no problem 'level9/9'"),
         (["eval", "solutions", "--device", "tpu"], "command line: `device` must be one of auto, cuda, host"),
