@@ -101,7 +101,10 @@ RUNS: dict[str, As] = {
     ),
     "harness show results/<run>": As(said="data_race"),
     "harness show results/<run> 1_missing_barrier": As(said="speed of light|matmul_kernel"),
-    "harness show results/<run> 1_missing_barrier --feedback": As(said="What to do"),
+    "harness show results/<run> 1_missing_barrier --all": As(said="What to do"),
+    "harness show last -k relu --status failed": As(
+        lines=("harness show last -k relu --status failed",), said="results"
+    ),
     "harness show results/<run> 1_missing_barrier --json": As(said='"status": "data_race"'),
     "harness show results/<run> 4_wide --json": As(said='"samples"'),
     "harness show results/<run> 16_naive --feedback": As(

@@ -612,15 +612,34 @@ def test_show_a_run_and_one_solution_of_it(place: Path, call: Call) -> None:
         one = call("show", "results/r1", name)
         assert one.code == 0, one.err
         assert "3 of 9 values off" in one.out
-        assert "ptxas info: 32 registers" in one.out
+        assert "ptxas info: 32 registers" not in one.out
         assert "16_tiled" not in one.out
+    everything = call("show", "results/r1", "naive", "--all").out
+    assert everything.index("3 of 9 values off") < everything.index("ptxas info: 32 registers")
+
+
+def test_show_selects_by_text_and_status_and_knows_the_last_run(place: Path, call: Call) -> None:
+    assert "there is no run in results" in call("show", "last").err
+    evaluated(call)
+    evaluated(call, "r2")
+    last = call("show", "last", "-k", "BOB")
+    assert (last.code, last.err) == (0, "run results/r2\n")
+    assert "bob/level1/16_tiled.py" in last.out
+    assert "ann/level1" not in last.out
+    failed = json.loads(call("show", "last", "--status", "failed", "--json").out)["records"]
+    assert [item["solution"] for item in failed] == ["ann/level1/16_naive.py"]
+    assert call("show", "last", "--status", "wrong_value", "--feedback").out.startswith(
+        "level1/16, ann/level1/16_naive"
+    )
+    wrong = call("show", "last", "--status", "wrong_valeu")
+    assert (wrong.code, "did you mean wrong_value?" in wrong.err) == (2, True), wrong.err
 
 
 def test_what_show_prints_gives_github_no_commands(place: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log's lines are a submission's, and one that begins with two colons is a command to whoever runs the step."""
     evaluated(call)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    for arguments in (["16_naive"], ["--feedback"]):
+    for arguments in (["16_naive"], ["16_naive", "--all"], ["--feedback"]):
         printed = call("show", "results/r1", *arguments).out
         token = printed.partition("::stop-commands::")[2].split()[0]
         assert printed.index(f"::stop-commands::{token}") < printed.index("3 of 9 values off")
