@@ -8,6 +8,7 @@ import functools
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -641,9 +642,9 @@ def test_what_show_prints_gives_github_no_commands(place: Path, call: Call, monk
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     for arguments in (["16_naive"], ["16_naive", "--all"], ["--feedback"]):
         printed = call("show", "results/r1", *arguments).out
-        token = printed.partition("::stop-commands::")[2].split()[0]
-        assert printed.index(f"::stop-commands::{token}") < printed.index("3 of 9 values off")
-        assert printed.endswith(f"::{token}::\n")
+        tokens = re.findall(r"^::stop-commands::(\w+)$", printed, flags=re.MULTILINE)
+        assert printed.index(f"::stop-commands::{tokens[0]}") < printed.index("3 of 9 values off")
+        assert printed.endswith(f"::{tokens[-1]}::\n")
 
 
 def test_show_as_json(place: Path, call: Call) -> None:
@@ -708,6 +709,23 @@ def test_show_tells_of_a_line_that_was_cut_short(place: Path, call: Call) -> Non
         ["merge", "results/r1", "--into", "results/r2"],
     ):
         assert "results/r1: the last line was cut short" in call(*command).err, command
+
+
+def test_a_damaged_line_is_named_and_the_others_are_usable(place: Path, call: Call) -> None:
+    evaluated(call)
+    path = place / "results/r1/records.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b'{"format": 1\n', *lines[1:]]))
+    for command in (
+        *(["show", "results/r1"], ["show", "results/r1", "--json"], ["leaderboard", "results/r1"]),
+        *(["report", "results/r1", "--no-figures"], ["merge", "results/r1", "--into", "results/r2"]),
+        ["eval", "solutions", "--device", "host", "--resume", "--run-id", "r1"],
+    ):
+        done = call(*command)
+        assert done.code == 3, (command, done.err)
+        assert done.err.count("results/r1/records.jsonl:2: not JSON: ") == 1, done.err
+        assert "the line is skipped; fix or remove it" in done.err
+    assert len(RunStore.open(place / "results/r2").records()) == 3
 
 
 def test_merge_takes_runs_and_folders_of_runs(place: Path, call: Call) -> None:
