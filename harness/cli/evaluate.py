@@ -66,6 +66,10 @@ NO_TOLERANCE = (
 )
 
 
+FEW = 5
+"""Most solutions of a run after which the feedback of each failure is printed, instead of a table of statuses."""
+
+
 class View(Protocol):
     """Receives the progress of a run.
 
@@ -266,15 +270,25 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
     from harness.report import board, terminal
     from harness.results.leaderboard import By, leaderboard
 
-    put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
+    store = RunStore.open(settled.run_dir)
+    few = len(done.records) <= FEW
+    if few and (failed := [item for item in done.records if item.status is not Status.passed]):
+        from harness.cli.results import show_feedback
+
+        put("\nFailures\n")
+        show_feedback(store, failed)
+        put("")
+    put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s, statuses=not few))
     if done.rejected:
         count = len(done.rejected)
         say(f"{count} file{'' if count == 1 else 's'} not evaluated, without a record; the reasons are above")
-    store = RunStore.open(settled.run_dir)
     records, authors = store.records(), authors_in(store.head)
+    if few:  # the feedback of the others is above
+        records = [item for item in records if item.status is Status.passed]
     # For a single author, a table by author would have one row.
-    by = By.author if len({item.author for item in records}) > 1 else By.solution
-    put("Leaderboard", board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
+    by = By.author if not few and len({item.author for item in records}) > 1 else By.solution
+    if records:
+        put("Leaderboard", board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
     say(f"for details of one solution: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
 
 

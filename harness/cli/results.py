@@ -104,7 +104,7 @@ def show_command(
     store = RunStore.open(run) if solution is None and not feedback else opened(run)
     records = _selected(store.records(), pattern, status)
     if feedback or (solution is not None and not everything and not as_json):
-        _show_feedback(store, records if solution is None else _matching(records, solution), solutions, as_json)
+        show_feedback(store, records if solution is None else _matching(records, solution), solutions, as_json)
         if not feedback:
             say("evidence, timing, build and log: --all")
         return
@@ -118,7 +118,7 @@ def show_command(
     if as_json:
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
     else:
-        _show_feedback(store, [item for item, _ in chosen], solutions, as_json)
+        show_feedback(store, [item for item, _ in chosen], solutions, as_json)
         authors = known_authors([store])
         with no_commands_in_output(on=in_actions()):
             put(*(terminal.record_page(item, log, authors.get(item.author)) for item, log in chosen))
@@ -155,7 +155,10 @@ def _selected(records: Sequence[Record], pattern: str | None, status: str | None
     ]
 
 
-def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None, as_json: bool) -> None:
+def show_feedback(
+    store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None = None, as_json: bool = False
+) -> None:
+    """Print the feedback for records of a run; sources are searched in `solutions`, else where the run had them."""
     finder = SourceFinder(source_roots(solutions, [store]))
     texts = [(item, feedback_text(item, source=finder.source_of(item), log=log_of(store, item))) for item in records]
     if as_json:

@@ -136,6 +136,8 @@ def test_the_end_of_a_long_run_is_its_summary_and_no_list_of_all(place: Path, ca
         path = place / "solutions" / "ann" / "level1" / f"16_sample{number}.py"
         path.write_text(f"class ModelNew: {number}\n")
     done = call("eval", "solutions/ann", "--run-id", "r1", "--device", "host")
+    assert "Failures" not in done.out
+    assert "what it means" in done.out
     _, end = done.out.split("Leaderboard\n")
     assert len(end.splitlines()) < 40
     assert "… 32 more rows: harness leaderboard --by solution with --csv or --json shows all" in end
@@ -147,7 +149,11 @@ def test_eval_prints_a_line_a_solution_and_a_summary(place: Path, call: Call) ->
     assert "[1/3] ✗ wrong_value" in done.out
     assert "3 of 9 values off" in done.out
     assert "✓ passed" in done.out
-    assert "3 solutions, 2 passed" in done.out
+    failures, end = done.out.split("\nFailures\n")[1].split("3 solutions, 2 passed")
+    assert "level1/16, ann/level1/16_naive.py: wrong value" in failures
+    assert "passed" not in failures
+    assert "what it means" not in done.out, "one table is enough"
+    assert "16_naive" not in end.partition("Leaderboard")[2], "its feedback is above"
     assert "no GPU time" in done.out
     assert "harness show results/r1" in done.err
     assert len(RunStore.open(place / "results/r1").records()) == 3
@@ -777,7 +783,7 @@ def test_eval_ends_with_a_leaderboard(place: Path, call: Call) -> None:
     assert "ann" in both
     assert "bob" in both
     alone = call("eval", "solutions/ann", "--run-id", "r2", "--device", "host").out.partition("Leaderboard")[2]
-    assert "ann/level1/16_naive.py" in alone
+    assert "ann/level1/19_fast.py" in alone
 
 
 def test_extract_writes_what_eval_reads(place: Path, call: Call) -> None:
