@@ -41,6 +41,7 @@ from harness.core.environment import Environment, MachineError
 from harness.core.executables import find_nvcc
 from harness.core.record import Record
 from harness.core.status import Status
+from harness.results.manifest import SigningKey, write_manifest
 from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.results.writer import RunStore, other_settings
 from harness.runner.executors.prestart import Prestart, start_ahead
@@ -166,7 +167,7 @@ def evaluate(
     *("allow_degenerate", "policy"),
     *("compile_timeout_s", "load_timeout_s", "call_timeout_s", "solution_timeout_s", "min_samples", "budget_s"),
     *("memory_limit_bytes", "gpu_memory_bytes", "workers", "executor", "ray_address", "accelerator_type", "server"),
-    *("shard", "cache_dir", "cache_limit_bytes"),
+    *("shard", "cache_dir", "cache_limit_bytes", "sign"),
 )
 def eval_command(
     context: typer.Context,
@@ -178,6 +179,10 @@ def eval_command(
             "--server",
             "Build and evaluate in the processes of `harness serve`: auto, or its socket.  [$HARNESS_SERVER, or none]",
         ),
+    ] = None,
+    sign: Annotated[
+        Path | None,
+        option("--sign", "PEM file of the ed25519 key that signs the finished run; see harness verify.  [none]"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -199,11 +204,14 @@ def eval_command(
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
       harness eval solutions/ --server auto
     """
+    key = None if sign is None else SigningKey(sign)
     found = environment.collect()
     settled = settle(found, config, settings)
     show = _show_json if as_json else _show_summary
     run = context.obj or _at_server(server, settled)
     done = carry_out(run, settled, found, quiet_stdout=as_json, resumable=True, then=show)
+    if key is not None:
+        write_manifest(settled.run_dir, key)
     if ours := sum(item.status is Status.harness_error for item in done.records):
         again = f"run the same command with --resume --run-id {settled.run_id}"
         fail(

@@ -33,11 +33,10 @@ from harness.core.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback as feedback_text
-from harness.results.evidence import mapping
 from harness.results.frame import MissingParquet, parquet_of, runs_in
 from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.merge import merge
-from harness.results.reader import StoreError
+from harness.results.reader import StoreError, source_folders
 from harness.results.scoring import EAGER, Selection, baselines_of
 from harness.results.writer import RunStore, write_whole
 
@@ -120,11 +119,7 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
             if not path.exists():
                 raise StoreError(f"--solutions {path}: no such folder; name another or leave --solutions out")
         return list(solutions)
-    roots = [Path("solutions")]
-    for store in stores:
-        paths = mapping(store.head, "config").get("paths")
-        roots += [Path(item).expanduser() for item in paths or () if isinstance(item, str) and item not in ("", ".")]
-    return list(dict.fromkeys(roots))
+    return list(dict.fromkeys(root for store in stores for root in source_folders(store.head)))
 
 
 def log_of(store: RunStore, record: Record) -> str | None:
