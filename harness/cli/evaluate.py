@@ -50,6 +50,7 @@ from harness.toolchain.nvcc_toolchain import NO_NVCC
 
 if TYPE_CHECKING:
     from harness.runner.events import Event
+    from harness.runner.plan import PlannedSolution
     from harness.runner.run import RunSummary
 
 
@@ -85,7 +86,11 @@ Evaluate = Callable[[RunConfig, Environment, View], Ran]
 
 
 def _evaluate_here(
-    config: RunConfig, found: Environment, tell: Callable[[Event], None], ahead: Prestart | None
+    config: RunConfig,
+    found: Environment,
+    tell: Callable[[Event], None],
+    ahead: Prestart | None,
+    jobs: Sequence[PlannedSolution] | None,
 ) -> RunSummary:
     """Run the pipeline with builders and referees of its own.
 
@@ -97,7 +102,7 @@ def _evaluate_here(
     from harness.toolchain import CacheError
 
     try:
-        return evaluate_run(config, environment=found, on_event=tell, ahead=ahead)
+        return evaluate_run(config, environment=found, on_event=tell, ahead=ahead, jobs=jobs)
     except (CacheError, SandboxUnavailable) as error:
         raise MachineError(str(error)) from error
 
@@ -114,7 +119,12 @@ def server_at(given: Path | None) -> Path:
 
 
 def evaluate(
-    config: RunConfig, found: Environment, view: View, ahead: Prestart | None = None, server: Path | None = None
+    config: RunConfig,
+    found: Environment,
+    view: View,
+    ahead: Prestart | None = None,
+    server: Path | None = None,
+    jobs: Sequence[PlannedSolution] | None = None,
 ) -> Ran:
     """Run the pipeline and send its events to `view`.
 
@@ -124,6 +134,7 @@ def evaluate(
         view: Receives the progress.
         ahead: Processes that were started for this run in advance.
         server: Socket of a `harness serve` that builds and evaluates instead of processes of this run.
+        jobs: The solutions, if they are planned already; None finds those that `config` names.
 
     Returns:
         The records and the wall time.
@@ -154,7 +165,7 @@ def evaluate(
             with RemoteRunner(server, config) as runner:
                 done = evaluate_run(config, environment=found, on_event=tell, runner=runner)
         else:
-            done = _evaluate_here(config, found, tell, ahead)
+            done = _evaluate_here(config, found, tell, ahead, jobs)
     except (ExecutorError, ServiceError, StoreUnavailable) as error:
         raise MachineError(str(error)) from error
     return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)

@@ -83,7 +83,7 @@ def show_command(
     store = RunStore.open(run) if solution is None and not feedback else opened(run)
     records = store.records()
     if feedback:
-        _show_feedback(store, records if solution is None else _matching(records, solution), solutions, as_json)
+        _show_feedback(store, records if solution is None else matching(records, solution), solutions, as_json)
         return
     if solution is None:
         if as_json:
@@ -91,7 +91,7 @@ def show_command(
         else:
             put(terminal.run_page(store.head, records, store.notes))
         return
-    chosen = [(item, log_of(store, item)) for item in _matching(records, solution)]
+    chosen = [(item, log_of(store, item)) for item in matching(records, solution)]
     if as_json:
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
     else:
@@ -131,7 +131,7 @@ def log_of(store: RunStore, record: Record) -> str | None:
         raise StoreError(f"{path}: can't be read: {error.strerror or error}; fix or remove the file") from error
 
 
-def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
+def matching(records: Sequence[Record], wanted: str) -> list[Record]:
     """Return the records of the solution with this name, end or part of its path."""
     labels = list(dict.fromkeys(item.solution for item in records))
     rules: Sequence[Callable[[str], bool]] = (

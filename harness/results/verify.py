@@ -145,14 +145,13 @@ def _faults_of_times(record: Record) -> Iterator[str]:
         for name in rows:
             if name != EAGER and (over := mapping(rows, name, "over_eager")):
                 estimate = quotient(eager, from_json(over, SpeedupEstimate)).to_json()
-                yield from _differs(
-                    f"timing.baselines.{name}", {key: rows[name].get(key) for key in estimate}, estimate
-                )
+                row = {key: rows[name].get(key) for key in estimate}
+                yield from _differs(f"timing.baselines.{name}", row, estimate)
                 if name == main:
                     yield from _differs("timing.speedup", mapping(timing, "speedup"), estimate)
         for name, value in mapping(timing, "speedups").items():
-            row = mapping(timing, "speedup") if name == main else mapping(rows, name)
-            yield from _differs(f"timing.speedups.{name}", value, row.get("speedup"))
+            told = mapping(timing, "speedup") if name == main else mapping(rows, name)
+            yield from _differs(f"timing.speedups.{name}", value, told.get("speedup"))
     claimed = mapping(record.evidence, "policy").get("speedup_without") if record.speedup is None else record.speedup
     if record.speedup is not None or claimed is not None:
         yield from _differs("speedup", claimed, mapping(timing, "speedup").get("speedup"))

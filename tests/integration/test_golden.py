@@ -27,7 +27,8 @@ UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 RUN = "results/h200-examples"
 LATER = "results/h200-examples-later"
 HELP = """
-eval serve extract screen show leaderboard profile compare report plot merge ci baseline doctor warmup timeline problems
+eval serve extract screen show leaderboard profile compare report plot verify replay merge ci baseline doctor warmup
+timeline problems
 """
 COMMANDS: Mapping[str, str] = {
     "leaderboard": f"leaderboard {RUN}",

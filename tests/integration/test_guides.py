@@ -77,6 +77,13 @@ RUNS: dict[str, As] = {
     ),
     "harness eval solutions/ --resume --run-id RUN": As(said="RUN", needs="harness eval solutions/"),
     "harness timeline results/RUN": As(said="host", needs="harness eval solutions/"),
+    "harness verify results/<run>": As(
+        lines=("harness verify results/RUN",), said="0 findings in 1 records", needs="harness eval solutions/"
+    ),
+    # Times on a busy CPU may differ.
+    "harness replay results/<run> [solution]": As(
+        lines=("harness replay results/RUN",), codes=(0, 1, 3), said="1 solutions:", needs="harness eval solutions/"
+    ),
     "harness eval --config results/<run>/run.yaml": As(
         lines=("harness eval --config results/RUN/run.yaml --run-id again",),
         said="1 passed",
@@ -231,6 +238,9 @@ NOT_RUN = {
     "python -m tests.exploits": CORPUS,
     "python -m tests.exploits --device host --only A1": CORPUS,
     "python -m tests.exploits --table results/exploits.md": CORPUS,
+    "harness eval solutions/ --sign key.pem": "needs a key; tests/unit/results/test_verify.py signs",
+    "harness verify results/<run> --key public.pem": "the same; tests/unit/results/test_verify.py asks for a key",
+    "harness replay results/<run> 16_naive": "the form of `harness replay results/<run> [solution]`, which is run",
     "harness serve &": "stays; tests/integration/test_service.py starts and ends servers",
     "harness eval solutions/ --server auto": "needs that server; tests/integration/test_service.py calls it",
     "harness eval --allow-degenerate": "the name of an option; test_degenerate.py evaluates with it",
