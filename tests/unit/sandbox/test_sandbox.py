@@ -449,6 +449,30 @@ def test_who_has_the_kernel_hoard_memory_is_ended(zygote: Zygote, tmp_path: Path
         assert end(child).cause == "memory_limit"
 
 
+@full
+@pytest.mark.parametrize("target", ["hog_pipes", "hog_behind_an_ended_thread"])
+def test_memory_that_no_process_shows_is_counted(zygote: Zygote, tmp_path: Path, target: str) -> None:
+    """In pipes beyond the share of a user, and in a process whose first thread has ended."""
+    with zygote.spawn(f"attacks:{target}", policy(max_memory_bytes=320 * MIB), tmp_path / "log") as child:
+        ask(child)
+        assert end(child).cause == "memory_limit"
+
+
+@full
+def test_no_thread_has_descriptors_of_its_own(run: Run) -> None:
+    assert run("attacks:threads_of_a_kind")["outcome"] == {"own": "EPERM", "unshared": "EPERM", "usual": "ok"}
+
+
+def test_huge_pages_and_pipes_count_as_memory() -> None:
+    text = b"Name:\tx\nFDSize:\t%d\nVmPTE:\t      40 kB\nRssAnon:\t  100 kB\nRssShmem:\t 20 kB\nHugetlbPages:\t  %d kB\n"
+    plain = limits.bytes_in_status(text % (64, 0))
+    assert plain == 160 * 1024
+    assert limits.bytes_in_status(text % (64, 4096)) == plain + 4 * MIB
+    assert limits.bytes_in_status(text % (4096, 0)) == plain + (4096 - 64) * limits.pipe_bytes()
+    assert limits.pipe_bytes() >= 8192
+    assert limits.bytes_in_status(b"") == 0
+
+
 def test_a_modest_use_of_memory_is_measured(zygote: Zygote, tmp_path: Path) -> None:
     with zygote.spawn("honest:use_memory", policy(max_memory_bytes=512 * MIB), tmp_path / "log") as child:
         ask(child, None)
