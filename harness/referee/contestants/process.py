@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +43,7 @@ from harness.protocol.messages import (
     TimeEmpty,
     parse_reply,
 )
+from harness.protocol.reply_limits import ReplyLimits
 from harness.referee.contestants.crash_recorder import CrashRecorder, CrashRecording
 from harness.referee.contestants.failures import failure_of
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
@@ -137,6 +139,7 @@ class ContestantProcess:
 
         Threads that it creates also delay each other, so this does not prove that the machine is busy.
         """
+        self._limits = ReplyLimits()
         self._entered = False
         """Whether code of the solution may be in the process."""
 
@@ -183,6 +186,10 @@ class ContestantProcess:
             Exception: As `Zygote.spawn`.
         """
         return self._zygote.spawn(target, self._policy, self._log_path)
+
+    def parse_within(self, block: Callable[[], AbstractContextManager[object]]) -> None:
+        """Parse its replies only within such a block, which may wait."""
+        self._child.channel.parsing = block
 
     def hold(self) -> None:
         """Stop it during a request, from any thread, until `go_on`; may raise `StopError`."""
@@ -300,8 +307,9 @@ class ContestantProcess:
         self._asked_s = time.perf_counter()
         try:
             self._child.resume()
-            self._child.channel.send(request.to_json(), fds, timeout_s=timeout_s)
-            received = self._child.receive(timeout_s)
+            asked = request.to_json()
+            self._child.channel.send(asked, fds, timeout_s=timeout_s)
+            received = self._child.receive(timeout_s, self._limits.of(asked))
             begin = time.perf_counter()
             self._stopped_s = self._child.pause()
             self.stopping_s += time.perf_counter() - begin

@@ -237,7 +237,7 @@ def hog_pipes(channel: Channel, fds: list[int]) -> None:
     for _ in range(8):
         if os.fork() == 0:
             for _ in range(4000):
-                reading, writing = os.pipe()
+                _, writing = os.pipe()
                 os.set_blocking(writing, False)
                 try:
                     while True:

@@ -464,7 +464,9 @@ def test_no_thread_has_descriptors_of_its_own(run: Run) -> None:
 
 
 def test_huge_pages_and_pipes_count_as_memory() -> None:
-    text = b"Name:\tx\nFDSize:\t%d\nVmPTE:\t      40 kB\nRssAnon:\t  100 kB\nRssShmem:\t 20 kB\nHugetlbPages:\t  %d kB\n"
+    text = (
+        b"Name:\tx\nFDSize:\t%d\nVmPTE:\t      40 kB\nRssAnon:\t  100 kB\nRssShmem:\t 20 kB\nHugetlbPages:\t  %d kB\n"
+    )
     plain = limits.bytes_in_status(text % (64, 0))
     assert plain == 160 * 1024
     assert limits.bytes_in_status(text % (64, 4096)) == plain + 4 * MIB
