@@ -302,6 +302,28 @@ def test_a_compile_error_is_not_compiled_again(build: Builder) -> None:
     assert "== building extension tiny (compiler output of an earlier run) ==" in log
 
 
+@pytest.mark.parametrize("said", ["Resource temporarily unavailable", "Too many open files", "Text file busy"])
+def test_an_error_that_may_be_the_machines_is_tried_again_and_not_remembered(
+    build: Builder, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    attempts = []
+
+    class Counted(compile_extension.BuildAttempt):
+        def run(self) -> Any:
+            attempts.append(self.spec.name)
+            return super().run()
+
+    monkeypatch.setattr(compile_extension, "BuildAttempt", Counted)
+    extra = f"\n#error g++: vfork: {said}"
+    body = f"build(1, extra={extra!r})"
+    for number in (1, 2):
+        outcome = build(body)
+        assert outcome.failure is not None
+        assert outcome.failure.status is Status.compile_error, "a source may print it, so it is no excuse"
+        assert len(attempts) == 2 * number
+    assert "of an earlier run" not in build.log_path.read_text()
+
+
 def test_a_known_solution_imports_nothing(build: Builder) -> None:
     """Whether it builds, or is refused: all that it asks for, and what came of that, is known."""
     for body in ("ext = build(3)", 'ext = build(3, extra="no C++ either")'):
