@@ -124,7 +124,7 @@ class ContestantProcess:
         self.spawn_s = time.perf_counter() - begin
         """Seconds to start it and build its sandbox."""
         self.stopping_s = 0.0
-        """Seconds spent on stopping it after replies."""
+        """Seconds spent on stopping it after replies, and on seeing that it stood still."""
         self.opened_s: float | None = None
         """Seconds to open its device, if that was done ahead."""
         self._memory_limit_bytes = memory_limit_bytes
@@ -278,8 +278,10 @@ class ContestantProcess:
 
         The kernel may continue a stopped process for the process's own reasons (a timer, the end of a relative).
         """
+        begin = time.perf_counter()
         try:
             moved = self._entered and self._exit is None and self._child.moved()
+            self.stopping_s += time.perf_counter() - begin
         except StopError as error:
             self._exit = self._child.kill()
             raise ContestantFailed(_not_stopped(Stage.CALL, error)) from error

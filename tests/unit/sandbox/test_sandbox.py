@@ -280,7 +280,7 @@ def test_the_gpu_works_behind_every_wall(tmp_path: Path) -> None:
     assert seen["cache"].startswith("/tmp/")
     assert {name for name in seen["dev"] if name.startswith("nvidia")} <= {
         *(f"nvidia{index}" for index in range(16)),
-        *("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps"),
+        *("nvidiactl", "nvidia-uvm"),
     }
 
 
@@ -845,6 +845,17 @@ def test_nodes_of_other_gpus_are_left_out() -> None:
     assert mounts.gpu_devices(machine, SandboxPolicy(gpu=True)) == nodes
     assert mounts.gpu_devices(machine, SandboxPolicy(gpu=True, gpu_minor=1)) == (nodes[0], nodes[2], nodes[4])
     assert mounts.gpu_devices(machine, SandboxPolicy(gpu_minor=1)) == ()
+
+
+def test_nodes_that_only_profilers_and_administrators_open_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-caps").mkdir()
+    modes = {"nvidia0": 0o666, "nvidiactl": 0o666, "nvidia-uvm": 0o666, "nvidia-uvm-tools": 0o666}
+    modes |= {"nvidia-caps/nvidia-cap1": 0o400, "nvidia-caps/nvidia-cap2": 0o400, "nvidia-caps/nvidia-cap30": 0o444}
+    for name, mode in modes.items():
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    found = {os.path.relpath(path, tmp_path) for path in mounts._gpu_nodes(str(tmp_path))}
+    assert found == {"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap30"}
 
 
 @pytest.mark.parametrize("minor", [None, 3])
