@@ -1,4 +1,4 @@
-"""`harness replay`: judge the solutions of a run again, with the seeds in its records."""
+"""`harness replay`: judge solutions of a run again with the seeds of its records."""
 
 from __future__ import annotations
 

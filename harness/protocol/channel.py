@@ -62,7 +62,12 @@ class FrameTimeout(WireError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameLimit:
-    """What a reader accepts: bytes, and values by the number of commas and opening brackets."""
+    """What a reader accepts of one frame.
+
+    Attributes:
+        nbytes: Bytes.
+        values: Commas and opening brackets, also inside of texts.
+    """
 
     nbytes: int
     values: int

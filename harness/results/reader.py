@@ -154,7 +154,7 @@ def _whole(text: str) -> int:
 
 
 def source_folders(head: Mapping[str, Any]) -> list[Path]:
-    """Return where the sources of a run may be: `solutions`, and the paths in its `run.yaml`."""
+    """Return where a run's sources may be: `solutions`, and paths of `run.yaml`."""
     config = head.get("config")
     paths = config.get("paths") if isinstance(config, dict) else None
     named = paths if isinstance(paths, list) else []

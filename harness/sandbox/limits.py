@@ -138,9 +138,9 @@ def folder_bytes(folders: Iterable[str], enough: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return a process's private and shared-memory pages, page tables and pipes, in bytes.
+    """Return the host memory of a process in bytes.
 
-    0 if it is gone. File pages belong to the page cache.
+    Private, shared-memory and huge pages, page tables, and pipes; 0 if it is gone. File pages belong to the page cache.
     """
     return bytes_in_status(_status(pid))
 
@@ -168,7 +168,10 @@ def _content(path: str) -> bytes:
 
 
 def bytes_in_status(text: bytes) -> int:
-    """Return the memory that a process's status shows, in bytes, with full pipes for its descriptors."""
+    """Return the memory that a process's status shows, in bytes.
+
+    Its descriptors count as full pipes.
+    """
     fields = (b"\nRssAnon:", b"\nRssShmem:", b"\nHugetlbPages:", b"\nVmPTE:")
     descriptors = max(0, _field(text, b"\nFDSize:", b"\n") - _FREE_DESCRIPTORS)
     return sum(_field(text, name, b"kB") for name in fields) * 1024 + descriptors * pipe_bytes()
@@ -194,9 +197,9 @@ def socket_bytes() -> int:
 
 @functools.cache
 def pipe_bytes() -> int:
-    """Return the most bytes in a pipe of a user that has used up its share (64 MiB by default).
+    """Return the most bytes in a pipe of a user that has used up its share.
 
-    Without such a share, it is the most bytes in any pipe.
+    The share is 64 MiB by default. Without one, it is the most bytes in any pipe.
     """
     with suppress(OSError, ValueError):
         if int(_content("/proc/sys/fs/pipe-user-pages-soft")):

@@ -1,4 +1,4 @@
-"""Random numbers that follow from a secret key, for inputs that can be drawn again.
+"""Random numbers from a secret key, for inputs that can be drawn again.
 
 Trusted side. A contestant learns some numbers (seeds of calls, places that are held back). Of a usual generator they
 would reveal the state, and so all inputs to come; of BLAKE2b with a secret key they reveal nothing.

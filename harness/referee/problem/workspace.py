@@ -211,7 +211,7 @@ class Workspace:
 
     @contextmanager
     def seeded(self, key: str) -> Iterator[None]:
-        """Let inputs and choices within the block follow from a key, so that they can be repeated.
+        """Let inputs and choices within the block follow from a key.
 
         Args:
             key: As of `KeyedRandom`; secret until the verdict.

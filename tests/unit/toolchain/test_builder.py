@@ -35,6 +35,7 @@ from harness.toolchain import (
     build_solution,
     compile_extension,
 )
+from harness.toolchain.build_processes import BuildAttempt
 from harness.toolchain.toolchain import Plan
 from tests.support.paths import SUPPORT
 
@@ -308,7 +309,7 @@ def test_an_error_that_may_be_the_machines_is_tried_again_and_not_remembered(
 ) -> None:
     attempts = []
 
-    class Counted(compile_extension.BuildAttempt):
+    class Counted(BuildAttempt):
         def run(self) -> Any:
             attempts.append(self.spec.name)
             return super().run()
