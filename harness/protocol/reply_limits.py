@@ -1,7 +1,8 @@
 """Limits of the reply to each request, in bytes and values.
 
 Both sides. A contestant shortens a reply to the limit, and the referee parses none beyond it. Parsing holds the
-interpreter's lock, for the longer the more values there are, so a large reply would stop the referee's clock. See guides/design/contestants.md.
+interpreter's lock, for the longer the more values there are, so a large reply would stop the referee's clock. See
+guides/design/contestants.md.
 """
 
 from __future__ import annotations

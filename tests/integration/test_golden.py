@@ -99,7 +99,9 @@ def test_a_command_gives_the_golden_bytes(
 
 
 VOLATILE = re.compile(r"(_s|_at|_bytes|digest|samples|key)$")
-DROPPED = frozenset({"environment", "timing", "build", "notes", "refresh", "calls", "launches", "prepared_ahead"})
+DROPPED = frozenset(
+    {"environment", "timing", "build", "notes", "refresh", "calls", "launches", "prepared_ahead", "seeds"}
+)
 REPORT = ("kind", "kernel", "array", "space", "line", "other_line")
 """Of a finding on the CPU. Which of a block's threads are named differs from run to run."""
 
