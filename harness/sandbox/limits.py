@@ -30,6 +30,9 @@ _FREE_SOCKETS = 64
 _SOCKET_BYTES = 8 * 1024**2
 """Memory of a socket's buffers if the kernel does not report it."""
 
+_FREE_TCP_SOCKETS = 16
+"""The same for TCP, which only a child under a tool has; its buffers are larger."""
+
 _FREE_DESCRIPTORS = 64
 """Size of the smallest table of a process's descriptors. Each further place counts as a full pipe."""
 
@@ -83,6 +86,7 @@ class MemoryWatch:
                 used += (state.f_files - state.f_ffree) * _INODE_BYTES
         if self._own_network:
             used += max(0, sockets() - _FREE_SOCKETS) * socket_bytes()
+            used += max(0, sockets(b"TCP:") - _FREE_TCP_SOCKETS) * tcp_bytes()
         self._used = used
         self.peak_bytes = max(self.peak_bytes, used)
         return used > self._limit_bytes
@@ -177,11 +181,23 @@ def bytes_in_status(text: bytes) -> int:
     return sum(_field(text, name, b"kB") for name in fields) * 1024 + descriptors * pipe_bytes()
 
 
-def sockets() -> int:
-    """Return the number of sockets in this process's network; 0 if unknown."""
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/net/sockstat", "rb") as file:
-        return int(file.readline().split()[2])
+def sockets(kind: bytes = b"sockets:") -> int:
+    """Return the number of sockets in this process's network; 0 if unknown.
+
+    `kind` begins a line of the kernel's statistics.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        lines = [line for line in _content("/proc/self/net/sockstat").splitlines() if line.startswith(kind)]
+        return int(lines[0].split()[2])
     return 0
+
+
+@functools.cache
+def tcp_bytes() -> int:
+    """Return the most bytes in both buffers of a TCP socket."""
+    with suppress(OSError, ValueError, IndexError):
+        return sum(int(_content(f"/proc/sys/net/ipv4/tcp_{side}mem").split()[2]) for side in "wr")
+    return _SOCKET_BYTES
 
 
 @functools.cache

@@ -231,6 +231,23 @@ def hog_sockets(channel: Channel, fds: list[int]) -> None:
                 pass
 
 
+def hog_tcp(channel: Channel, fds: list[int]) -> None:
+    """Fill connections over the loopback that a tool shares, at most 300 MB."""
+    channel.send({"started": True})
+    server = socket.create_server(("127.0.0.1", 0))
+    kept, held, data = [], 0, bytes(2**16)
+    while held < 300 * 2**20:
+        client = socket.create_connection(server.getsockname())
+        kept += [client, server.accept()[0]]
+        client.setblocking(False)
+        try:
+            while True:
+                held += client.send(data)
+        except BlockingIOError:
+            pass
+    time.sleep(20)
+
+
 def hog_pipes(channel: Channel, fds: list[int]) -> None:
     """Fill pipes in eight processes, keep one end of each: at most 330 MB."""
     channel.send({"started": True})
