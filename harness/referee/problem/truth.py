@@ -454,7 +454,7 @@ class Reference:
     def _truth_by_rows(
         self, place: torch.device, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int
     ) -> Answer | None:
-        """Call the reference in float64 on ever fewer rows at a time, until that fits the memory.
+        """Call the reference in float64 on fewer and fewer rows, until that fits.
 
         Returns:
             The answer, its larger outputs in the host's memory; None if rows can't be computed alone.

@@ -1,4 +1,4 @@
-"""Compute the truth some rows at a time, where float64 copies of whole inputs do not fit the GPU.
+"""Compute the truth some rows at a time, where the whole does not fit the GPU.
 
 Trusted side. Most references treat the rows of a batch alone, so the truth of some rows is the reference's answer to
 these rows. Whether that holds is seen from the result: put together, it must agree with the float32 reference's answer
