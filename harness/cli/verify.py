@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, option, print_json, put, say
+from harness.report.format import line
 from harness.results.manifest import public_key
 from harness.results.reader import StoreError, is_run
 from harness.results.verify import verify_run
@@ -52,9 +53,9 @@ def verify_command(
     else:
         for note in found.notes:
             say(f"note: {note}")
-        signed = f"signed by the ed25519 key {found.signed_by}" if found.signed_by else "not signed"
+        signed = f"signed by the ed25519 key {line(found.signed_by, 64)}" if found.signed_by else "not signed"
         put(
-            *found.findings,
+            *(line(finding) for finding in found.findings),
             f"{run}: {len(found.findings)} findings in {found.records} records ({found.statistics} with raw samples); "
             f"{signed}",
         )

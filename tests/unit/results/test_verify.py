@@ -365,3 +365,6 @@ def test_the_command_signs_and_verifies(
     assert main([*asked, "--json"]) == 1
     assert json.loads(capfd.readouterr().out)["ok"] is False
     assert main(["verify", str(root)]) == 2
+    (tmp_path / "signed" / "logs" / "\x1b[31mred.log").write_text("x")
+    assert main(asked) == 1
+    assert "\x1b" not in capfd.readouterr().out
