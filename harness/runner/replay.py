@@ -14,8 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import CatalogError, load_problems
-from harness.catalog.solutions import bounded_source
+from harness.catalog import CatalogError, bounded_source, load_problems
 from harness.catalog.source_lookup import SourceFinder
 from harness.core.config import Machine, RunConfig, resolve
 from harness.core.problem import Problem, Solution

@@ -1,8 +1,9 @@
 // What a GPU computes: conversions, shifts, division, fused operations, fast-math intrinsics, half and bfloat16.
 //
-// A line for each operation: its name, then the bits of its results for the operands below. `arithmetic_h100.tsv` is what an H100 gave:
+// A line for each operation: its name, the kind of its results (f32, f64, f16, bf16 or int), then their bits for the operands below.
+// `arithmetic_sm90.tsv` is what an H200 gave (CUDA 13.0, driver 580.159.04):
 //
-//     nvcc -std=c++17 -O2 -arch=sm_90 -DPROGRAM arithmetic_probe.cu -o probe && ./probe > arithmetic_h100.tsv
+//     nvcc -std=c++17 -O2 -arch=sm_90 -DPROGRAM arithmetic_probe.cu -o probe && ./probe > arithmetic_sm90.tsv
 //
 // tests/integration/test_hostcuda_arithmetic.py runs the same kernels on the host device and compares.
 #include <cuda_runtime.h>
@@ -58,11 +59,18 @@ __device__ static u64 bits(__half v) { return __half_as_ushort(v); }
 __device__ static u64 bits(__nv_bfloat16 v) { return __bfloat16_as_ushort(v); }
 __device__ static u64 bits(bool v) { return v; }
 
+static const char* const KINDS[] = {"int", "f32", "f64", "f16", "bf16"};
+template <class T> __device__ static char kind_of(T) { return 0; }
+__device__ static char kind_of(float) { return 1; }
+__device__ static char kind_of(double) { return 2; }
+__device__ static char kind_of(__half) { return 3; }
+__device__ static char kind_of(__nv_bfloat16) { return 4; }
+
 template <class T> __device__ static T left(T value, int n) { return value << n; }
 template <class T> __device__ static T right(T value, int n) { return value >> n; }
 
 // `x`, `y`, `z` are floats, `i`, `j` are ints, `d`, `e` doubles of `x` and `y` plus a third, `h`, `k`, `l` halves and `a`, `b`, `c` bfloat16 of `x`, `y`, `z`.
-#define OPERATIONS(DO)                                                                                                                                                       \
+#define OPERATIONS(DO)                                                                                                    \
     /* conversions */                                                                                                                                                        \
     DO(int_of_float, (int)x) DO(unsigned_of_float, (unsigned)x) DO(longlong_of_float, (long long)x) DO(ulonglong_of_float, (unsigned long long)x) DO(char_of_float, (int)(signed char)x)     \
     DO(uchar_of_float, (int)(unsigned char)x) DO(short_of_float, (int)(short)x) DO(bool_of_float, (bool)x) DO(int_of_double, (int)d) DO(unsigned_of_double, (unsigned)d)      \
@@ -103,14 +111,14 @@ template <class T> __device__ static T right(T value, int n) { return value >> n
     DO(fast_power, __powf(x, y)) DO(fast_divide, __fdividef(x, y)) DO(reverse_root, rsqrtf(x)) DO(frsqrt, __frsqrt_rn(x)) DO(exp, expf(x)) DO(exp2, exp2f(x))                 \
     DO(expm1, expm1f(x)) DO(log, logf(x)) DO(log1p, log1pf(x)) DO(sin, sinf(x)) DO(cos, cosf(x)) DO(tanh, tanhf(x)) DO(erf, erff(x)) DO(erfc, erfcf(x)) DO(power, powf(x, y))  \
     DO(cube_root, cbrtf(x)) DO(hypotenuse, hypotf(x, y)) DO(arctangent, atan2f(x, y)) DO(gamma, lgammaf(x)) DO(half_exp, hexp(h)) DO(half_log, hlog(h)) DO(half_rsqrt, hrsqrt(h))  \
-    DO(bfloat16_exp, hexp(a)) DO(bfloat16_tanh, __float2bfloat16_rn(tanhf(__bfloat162float(a))))
+    DO(bfloat16_exp, hexp(a)) DO(bfloat16_tanh, __float2bfloat16_rn(tanhf(__bfloat162float(a)))) DO(operand_x, x) DO(operand_y, y) DO(operand_divisor, k0)
 
 #define NAME(name, expression) #name,
 static const char* const NAMES[] = {OPERATIONS(NAME)};
 static const int OPERATION_COUNT = sizeof NAMES / sizeof *NAMES;
 
-#define COMPUTE(name, expression) out[COUNT * at++ + t] = bits(expression);
-__global__ void compute(const float* floats, const int* ints, u64* out, int zero) {
+#define COMPUTE(name, expression) kinds[at] = kind_of(expression), out[COUNT * at++ + t] = bits(expression);
+__global__ void compute(const float* floats, const int* ints, u64* out, char* kinds, int zero) {
     const int t = threadIdx.x;
     const float x = floats[t], y = floats[second(t)], z = floats[third(t)];
     const int i = ints[t], j = ints[second(t)], k0 = t % 4 == 0 ? zero : t % 4 == 1 ? -1 : j;  // a zero that the compiler can't see
@@ -129,20 +137,24 @@ std::string table() {
     float* device_x;
     int* device_i;
     u64* device_out;
+    char* device_kinds;
     std::vector<u64> out((size_t)OPERATION_COUNT * COUNT);
+    std::vector<char> kinds(OPERATION_COUNT);
     cudaMalloc((void**)&device_x, COUNT * sizeof *device_x);
     cudaMalloc((void**)&device_i, COUNT * sizeof *device_i);
     cudaMalloc((void**)&device_out, out.size() * sizeof *device_out);
+    cudaMalloc((void**)&device_kinds, kinds.size());
     cudaMemcpy(device_x, x.data(), COUNT * sizeof *device_x, cudaMemcpyHostToDevice);
     cudaMemcpy(device_i, i.data(), COUNT * sizeof *device_i, cudaMemcpyHostToDevice);
-    compute<<<1, COUNT>>>(device_x, device_i, device_out, 0);
+    compute<<<1, COUNT>>>(device_x, device_i, device_out, device_kinds, 0);
+    cudaMemcpy(kinds.data(), device_kinds, kinds.size(), cudaMemcpyDeviceToHost);
     const cudaError_t error = cudaMemcpy(out.data(), device_out, out.size() * sizeof *device_out, cudaMemcpyDeviceToHost);
-    cudaFree(device_x), cudaFree(device_i), cudaFree(device_out);
+    cudaFree(device_x), cudaFree(device_i), cudaFree(device_out), cudaFree(device_kinds);
     if (error != cudaSuccess) return std::string("error: ") + cudaGetErrorString(error) + "\n";
     std::string text;
     char number[24];
     for (int row = 0; row < OPERATION_COUNT; ++row) {
-        text += NAMES[row];
+        text += std::string(NAMES[row]) + "\t" + KINDS[(int)kinds[row]];
         for (int t = 0; t < COUNT; ++t) {
             snprintf(number, sizeof number, "\t%llx", out[(size_t)row * COUNT + t]);
             text += number;
