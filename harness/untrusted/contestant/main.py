@@ -394,9 +394,9 @@ class Contestant:
         )
 
     def _keep(self, result: object) -> None:
-        """Keep a call's result alive until the next has returned, lest that gets its address.
+        """Keep a call's result alive until the next call has returned.
 
-        Not if the process holds much memory: a result in a large block that was freed would keep the next call from
+        Otherwise the next result could get its address. Not if the process holds much memory: a result in a large block that was freed would keep the next call from
         using the block again.
         """
         assert self._device is not None
