@@ -396,8 +396,8 @@ class Contestant:
     def _keep(self, result: object) -> None:
         """Keep a call's result alive until the next call has returned.
 
-        Otherwise the next result could get its address. Not if the process holds much memory: a result in a large block that was freed would keep the next call from
-        using the block again.
+        Otherwise the next result could get its address. Not if the process holds much memory: a result in a large block
+        that was freed would keep the next call from using the block again.
         """
         assert self._device is not None
         device = self._device.torch_device
