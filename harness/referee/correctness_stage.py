@@ -99,7 +99,7 @@ class CorrectnessStage:
             workspace=client.workspace,
             verifier=Verifier.of(client),
             ask=lambda planned_calls: client.burst(planned_calls)[0],
-            secret=self._context.secret,
+            secret=client.workspace.secret,
             required=client.task.problem.precision,
         )
         failure = refresh.check(self._answered)
@@ -157,7 +157,7 @@ class CorrectnessStage:
         client, workspace = self._client, self._client.workspace
         verifier = Verifier.of(client)
         pending = checked_variants(client.task.problem, client.config.seeds)
-        self._context.secret.shuffle(pending)
+        workspace.secret.shuffle(pending)
         findings: list[CallVerdict] = []
         size = 1
         while pending:
