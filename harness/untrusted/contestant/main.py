@@ -22,8 +22,8 @@ from harness.devices.device import Arena, CallTime, Device
 from harness.devices.empty_kernel import empty_calls
 from harness.devices.layout import copied
 from harness.devices.stream_gate import StreamGate
-from harness.protocol.channel import Channel, ChannelClosed
-from harness.protocol.fields import MAX_TEXT
+from harness.protocol.channel import Channel, ChannelClosed, FrameTooLarge
+from harness.protocol.fields import MAX_REPORTS, MAX_TEXT, MAX_TRACE
 from harness.protocol.kernel_rows import MAX_NAME, CensusTaken
 from harness.protocol.messages import (
     Broken,
@@ -40,6 +40,7 @@ from harness.protocol.messages import (
     Stage,
 )
 from harness.protocol.module_state import misplaced, refuse_lazy
+from harness.protocol.reply_limits import ReplyLimits
 from harness.protocol.tensor_tree import TreeSpec, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, writers
 from harness.untrusted.contestant.device import OpenedDevice, open_ahead, open_now
@@ -47,6 +48,9 @@ from harness.untrusted.contestant.model_state import HeldState
 from harness.untrusted.contestant.outputs import OutputSnapshot, reshaped
 
 MODULE_NAME = "solution"
+
+KEEPING_BYTES = 2 * 2**30
+"""GPU memory of a process, cache flush included, up to which the latest result stays alive."""
 
 
 class NoModelNew(Exception):
@@ -64,20 +68,33 @@ class _Broke(Exception):
 
 def main(channel: Channel, fds: tuple[int, ...]) -> None:
     """Serve the referee's requests until it closes the channel."""
-    contestant = Contestant()
+    contestant, limits = Contestant(), ReplyLimits()
     while True:
         try:
             received = channel.receive()
         except ChannelClosed:
             return
+        limit = limits.of(received.message)
         try:
             reply = contestant.handle(received.message, received.fds)
         except _Broke as broke:
             cause = broke.__cause__
             assert cause is not None
-            channel.send(contestant.describe(broke, cause).to_json())
-            continue
-        channel.send(reply)
+            reply = contestant.describe(broke, cause).to_json()
+        try:
+            channel.send(reply, limit=limit)
+        except FrameTooLarge as refusal:
+            channel.send(shorter(reply, str(refusal)))
+
+
+def shorter(reply: Mapping[str, Any], refusal: str) -> dict[str, Any]:
+    """Return a reply in place of one that the referee would not accept."""
+    if reply["type"] == Broken.TYPE:  # of texts only commas and brackets can be too many
+        texts = {"message": reply["message"][:1000], "trace": reply["trace"][-1000:]}
+        return {**reply, **texts, "reports": reply["reports"][:16]}
+    stage = Stage.CONSTRUCT if reply["type"] == Loaded.TYPE else Stage.CALL
+    message = f"the results are too much to describe: {refusal}; return as many tensors as the reference does"
+    return Broken(stage=stage, kind="TooManyResults", message=message, trace="").to_json()
 
 
 class Contestant:
@@ -133,8 +150,8 @@ class Contestant:
         return Broken(
             stage=broke.stage,
             kind=type(cause).__name__,
-            message=(str(cause) if why is None else f"{one_line(str(cause), limit=200)}; {why}")[:MAX_TEXT],
-            trace=text[-MAX_TEXT:],
+            message=(str(cause) if why is None else f"{one_line(str(cause), limit=200)}; {why}")[:MAX_TRACE],
+            trace=text[-MAX_TRACE:],
             call=broke.call,
             reports=self._reports(),
         )
@@ -273,7 +290,8 @@ class Contestant:
         def after(result: object) -> None:
             snapshot.take(result)
             snapshot.missing = self._state.copy_to(burst.state_names, state_slots)
-            self._previous, snapshot.result = snapshot.kept, None
+            self._keep(snapshot.result)
+            snapshot.result = None
 
         return QueuedStep(before=before, forward=forward, after=after)
 
@@ -365,7 +383,7 @@ class Contestant:
             times: CallTime = timer(forward, snapshot.take, before)
             missing = self._state.copy_to(burst.state_names, state_slots)
             self._device.synchronize()
-        self._previous = snapshot.kept
+        self._keep(snapshot.result)
         return CallClaim(
             device_s=times.device_s,
             window_s=times.window_s,
@@ -375,6 +393,17 @@ class Contestant:
             reshaped=reshaped(list(zip(inputs, call.inputs, strict=True))),
         )
 
+    def _keep(self, result: object) -> None:
+        """Keep a call's result alive until the next call has returned.
+
+        Otherwise the next result could get its address. Not if the process holds much memory: a result in a large block
+        that was freed would keep the next call from using the block again.
+        """
+        assert self._device is not None
+        device = self._device.torch_device
+        held = torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
+        self._previous = result if held <= KEEPING_BYTES else None
+
     def _late_words(self, calls: Sequence[Call]) -> list[Callable[[], None] | None]:
         """Return for each call the function that writes its withheld words as it begins."""
         assert self._arena is not None
@@ -382,7 +411,7 @@ class Contestant:
         return writers(words, [call.late for call in calls])
 
     def _reports(self) -> tuple[dict[str, Any], ...]:
-        return tuple(self._shim.collect_reports()) if self._shim is not None else ()
+        return tuple(self._shim.collect_reports()[:MAX_REPORTS]) if self._shim is not None else ()
 
 
 def import_solution(source: str, filename: str) -> Any:
