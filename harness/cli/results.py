@@ -127,7 +127,7 @@ LATEST = Path("last")
 
 
 def _named_run(run: Path) -> Path:
-    """Return the run's folder; for `last`, that of the latest run in the default folder of results."""
+    """Return the folder of a run; `last` is the latest one in `results`."""
     if run != LATEST or run.exists():
         return run
     results = KEYS["out"].default
@@ -157,7 +157,10 @@ def _selected(records: Sequence[Record], pattern: str | None, status: str | None
 def show_feedback(
     store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None = None, as_json: bool = False
 ) -> None:
-    """Print the feedback for records of a run; sources are searched in `solutions`, else where the run had them."""
+    """Print the feedback for records of a run.
+
+    Sources are searched in `solutions`, else where the run had them.
+    """
     finder = SourceFinder(source_roots(solutions, [store]))
     texts = [(item, feedback_text(item, source=finder.source_of(item), log=log_of(store, item))) for item in records]
     if as_json:

@@ -94,7 +94,10 @@ def record_line(record: Record, *, number: int, total: int) -> Text:
 
 
 def summary(records: Sequence[Record], *, skipped: int, wall_s: float, statuses: bool = True) -> RenderableType:
-    """Render the count and meaning of each status (unless `statuses` is false), and the time of the run."""
+    """Render the count and meaning of each status, and the time of the run.
+
+    Without `statuses`, only the counts of solutions and passes, and the time.
+    """
     counted = Counter(item.status for item in records)
     rows: list[list[str | Text]] = [
         [Text(f"{mark_of(status)} {status.value}", style=style_of(status)), str(counted[status]), show.explain(status)]

@@ -374,4 +374,4 @@ def test_a_damaged_line_is_a_finding_even_with_a_new_manifest(made: Path, run: P
     path = run / "records.jsonl"
     path.write_bytes(path.read_bytes() + b"{}\n")
     write_manifest(run)
-    assert any("records.jsonl:4: not a record: " in finding for finding in checked(made, run).findings)
+    assert any("records.jsonl:4: record format None" in finding for finding in checked(made, run).findings)
