@@ -258,7 +258,6 @@ NOT_RUN = {
     "harness serve &": "stays; tests/integration/test_service.py starts and ends servers",
     "harness eval solutions/ --server auto": "needs that server; tests/integration/test_service.py calls it",
     "harness eval --allow-degenerate": "the name of an option; test_degenerate.py evaluates with it",
-    "harness show RUN SOLUTION --feedback": "the form of `harness show results/<run> ... --feedback`, which is run",
 }
 """Command as shown -> why it is not run here, and what tests it instead."""
 
