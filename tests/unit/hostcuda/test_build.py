@@ -155,7 +155,7 @@ HOST_HELPER = "inline float act(float v) { return v; }\n"
             "template <class T> __global__ void k(T* x) {\n  extern __shared__ T s[];\n  x[0] = s[0];\n}\n"
             "void g(float* x, double* y) { k<<<1, 1, 8>>>(x); k<<<1, 1, 8>>>(y); }\n",
             2,
-            "conflicting declaration ‘double s []’",
+            'declaration is incompatible with previous "s" (declared at line 2)',
         ),
         (
             "template <class T> __global__ void k(T* x) {\n  extern __shared__ T s[];\n  x[0] = s[0];\n}\n"
@@ -515,7 +515,7 @@ def test_what_the_lean_headers_lack_for_sure_is_not_tried_with_them(
     monkeypatch.setattr(
         compiling,
         "_compile",
-        lambda job, unit, *, begun=None: (asked.append(unit.headers is not Precompiled.FULL), (1, ""))[1],
+        lambda job, unit, found, *, begun=None: (asked.append(unit.headers is not Precompiled.FULL), (1, ""))[1],
     )
     spec = spec_of(source, functions or ())
     build.prepare(spec, tmp_path, checked=False, headers=headers)
