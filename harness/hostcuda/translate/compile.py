@@ -117,7 +117,7 @@ def main(folder: Path) -> int:
     available = Path(job["headers"]["folder"]) / "include"
     found = Findings([lack for file, text in texts.items() for lack in among_includes(file, text, available)])
     code, log = 1, ""
-    if not found.lacking and not (log := undeclared(texts, job)):
+    if found.lacking or not (log := undeclared(texts, job)):
         code, log = _build(folder, job, texts, found)
     (folder / "findings.json").write_text(
         json.dumps(
@@ -485,13 +485,15 @@ def _compile(
         return code, log
     source = rewrite(device.text, host.text if host.text != device.text else None)
     found.kernels = list(source.kernels)
-    found.lacking = [MissingConstruct(file="cuda.cu", line=n.line, construct=n.construct) for n in source.not_emulated]
-    if found.lacking or source.errors:
+    lacking = [MissingConstruct(file="cuda.cu", line=n.line, construct=n.construct) for n in source.not_emulated]
+    found.lacking = list(dict.fromkeys([*found.lacking, *lacking]))
+    if source.errors and not found.lacking:
         return _REFUSED, source.errors
     whole = unit.path.with_suffix(".ii")
     whole.write_text(device.restored(source.text, refused_declarations(source.refused)))
     code, log = _run([*command, "-fpreprocessed", "-c", "-o", made, str(whole)], unit.path.parent, begun)
-    if errors := refused_in(log, source.functions, source.refused, partial(_is_foreign, job)):
+    errors = refused_in(log, source.functions, source.refused, partial(_is_foreign, job))
+    if errors and not found.lacking:
         return _REFUSED, errors + log
     return code, log
 

@@ -80,6 +80,7 @@ def author_text(preprocessed: str, owns: Callable[[str], bool]) -> PreprocessedU
     headers = [""]
     out = [f"{_HEADER}0\n"]
     other: list[str] = []
+    begun = False
     place: tuple[str, int] | None = None
     markers = list(_MARKER.finditer(preprocessed))
     ends = [*(marker.start() for marker in markers[1:]), len(preprocessed)][: len(markers)]
@@ -88,14 +89,13 @@ def author_text(preprocessed: str, owns: Callable[[str], bool]) -> PreprocessedU
         if not owns(file):
             other.append(marker[0] + text)
             continue
+        if not begun:
+            headers[0], other, begun = "".join(other), [], True
         if not text.strip():
             continue
         if other:
-            if len(out) == 1:
-                headers[0] = "".join(other)
-            else:
-                out.append(f"{_HEADER}{len(headers)}\n")
-                headers.append("".join(other))
+            out.append(f"{_HEADER}{len(headers)}\n")
+            headers.append("".join(other))
             other, place = [], None
         for number, each in enumerate(text.split("\n"), line):
             if each.strip():

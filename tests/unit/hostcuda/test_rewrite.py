@@ -293,6 +293,20 @@ def test_a_preprocessor_that_says_nothing_leaves_nothing() -> None:
     assert author_text("", lambda _: True).text == "#hostcuda 0\n"
 
 
+def test_words_of_headers_that_the_source_includes_first_are_replaced() -> None:
+    text = (
+        '# 1 "unit.cpp"\nint a;\n# 1 "cuda.cu"\n# 1 "x.cuh" 1\n__device__ int b;\n# 2 "cuda.cu" 2\n__device__ int c;\n'
+    )
+    unit = author_text(text, lambda file: file == "cuda.cu")
+    whole = unit.restored(rewrite(unit.text).text, "int before;\n")
+    assert [line.strip() for line in whole.splitlines() if line.startswith(("int", " int"))][:3] == [
+        "int a;",
+        "int before;",
+        "int b;",
+    ]
+    assert "__device__" not in whole
+
+
 def test_words_skips_literals_and_comments() -> None:
     data = b'a \'b\' "c" // d\n/* e */ R"x(f)x" 1e5f g'
     assert [word for word, _, _ in words(data)] == [b"a", b"g"]
