@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.catalog import CatalogError, UnreadableProblem, bounded_source, load_problems
 from harness.catalog.problems import PROBLEM_FILE
 from harness.catalog.sizes import SizeError, check_size, constants
-from harness.catalog.solutions import MAX_SOURCE_BYTES
+from harness.catalog.source_files import MAX_SOURCE_BYTES, other_encoding
 from harness.core import python_ast
 from harness.core.choices import PrecisionClass
 from harness.core.problem import InputRules, Problem, Solution, Workload, digest_text
@@ -92,6 +92,7 @@ def given_solution(
             raise CatalogError([f"{source}: {error}"]) from error
     elif isinstance(source, str):
         text = source.removeprefix(_BYTE_ORDER_MARK)  # as reading a file does
+        failure = other_encoding(text)
     else:
         raise TypeError(f"`source` must be a source text or a Path, not {type(source).__name__}")
     if len(text.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:

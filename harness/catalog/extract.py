@@ -5,7 +5,7 @@ It is the last complete fenced Python block that defines `ModelNew`.
 The text is untrusted; it is parsed, never executed. Rules, in order:
 
 1. The text after the last `</think>` is the answer, the text before it is reasoning. Reasoning is searched only if no
-   block of the answer defines `ModelNew`; the reason then says so.
+   line of the answer defines `ModelNew`; the reason then says so. No draft replaces an answer that is cut off.
 2. A block begins with a line of three or more backticks or tildes. It ends with the next line that has only the same
    characters, at least as many. An opening fence may end a line of prose if it names Python. A fence with a language
    inside an open block starts a new block; the old block is unfinished. Unfinished blocks are ignored.
@@ -103,6 +103,10 @@ def extract(text: str) -> Extraction:
     answer = _choose(lines, boundary, len(lines), in_reasoning=False)
     if answer.source is not None:
         return _describe(answer, lines, f", after the reasoning that ends on line {boundary + 1}")
+    if _DEFINITION.search("\n".join(lines[boundary:])):  # cut off, or without a fence: a draft is not the answer
+        return replace(
+            answer, reason=f"{answer.reason}; the reasoning that ends on line {boundary + 1} was not searched"
+        )
     reasoning = _choose([*lines[:boundary], last], 0, boundary + 1, in_reasoning=True)
     considered = (*reasoning.considered, *answer.considered)
     if reasoning.source is None:

@@ -1,26 +1,23 @@
 """Read solution files into `Solution` values; their paths name the problem.
 
-Trusted side. The files are untrusted: they are read as text of limited size, links that leave the given folder are
-refused, and names must be safe to print and to use in a path. guides/commands.md says what a path means.
+Trusted side. The files are untrusted: `source_files` reads them within limits, and names must be safe to print and to
+use in a path. guides/commands.md says what a path means.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.catalog.authors import AUTHOR_TEXTS, Author, author_of
 from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError
+from harness.catalog.source_files import RejectedFile, bounded_source, files_below, printable
 from harness.core.problem import Solution
-from harness.core.status import Failure, Status, one_line
-from harness.core.yaml_file import NotText, as_text, read_yaml, reason_of
-
-MAX_SOURCE_BYTES = 4 * 2**20
-"""Largest solution file in bytes; real ones have a few kilobytes."""
+from harness.core.status import one_line
+from harness.core.yaml_file import read_yaml, reason_of
 
 LOCAL_AUTHOR = "local"
 """Author of a file whose path names no author."""
@@ -32,7 +29,7 @@ MAX_AUTHOR_BYTES = 64 * 2**10
 _AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=-]{0,99}")
 _KERNELBENCH_FILE = re.compile(r"level_?(\d+)_problem_(\d+)_sample_(\d+)(?:_kernel)?\.py")
 _SAMPLE = re.compile(r"(?:^|[_-])sample[_-]?(\d{1,9})(?=$|[_-])")
-_SKIPPED = re.compile(r"[._].*|conftest\.py")
+_IGNORED = re.compile(r"[._].*|conftest\.py")
 _SHAPES = "<author>/level1/16_name.py or level_1_problem_16_sample_0_kernel.py"
 
 
@@ -47,57 +44,72 @@ class _Place:
 
 
 def find_solutions(
-    paths: Sequence[Path], catalog: Catalog, problem_id: str | None = None, author: str | None = None
+    paths: Sequence[Path],
+    catalog: Catalog,
+    problem_id: str | None = None,
+    author: str | None = None,
+    on_rejected: Callable[[RejectedFile], None] | None = None,
 ) -> list[Solution]:
     """Read all solutions in files and folders.
 
-    A file found twice under one label counts once. If a link gives it another label, it is another solution. A file
-    that is not UTF-8 is a solution with a `failure`.
+    A solution's label is its path below the outermost given folder that holds it, and the first part of the label is
+    its author. If the path names no problem, the label is the file's name, and the author `local`. A file that is not
+    UTF-8 is a solution with a `failure`.
 
     Args:
         paths: Python files, or folders of them.
         catalog: The problems.
         problem_id: Problem of files whose path names none; files in folders that name another problem are skipped.
         author: Author of all solutions instead of the author in their paths.
+        on_rejected: Called for each file that can't be evaluated, so that the others are: a link, a pipe, a file that
+            is too large, a name that can't be printed, an unknown problem, a label or sample number that another
+            solution has. If None, each is an error.
 
     Returns:
         The solutions, sorted by label.
 
     Raises:
-        CatalogError: A path does not exist or can't be read, a folder has no solution, a file is not a Python file or
-            is too large, a link leads out of its folder, a problem is unknown, or two solutions have one label or one
-            sample number. It lists all errors.
+        CatalogError: A path does not exist or is not a Python file, a given folder has no solution, or a file can't be
+            evaluated and `on_rejected` is None. It lists all errors.
     """
-    findings: list[str] = []
     if not paths:
         raise CatalogError(["no solution given: pass files or folders of solutions"])
     if author is not None and not _AUTHOR.fullmatch(author):
         raise CatalogError([_bad_author(author)])
     wanted = catalog.locate(problem_id).id if problem_id is not None else None
-    found: dict[tuple[Path, str], Solution] = {}
-    for given in paths:
-        seen = len(found)
-        before = len(findings)
-        skipped = 0
-        for path in _files(given, findings):
-            place = _place(path, catalog)
+    errors: list[str] = []
+    found: dict[str, Solution | RejectedFile] = {}
+    for given in sorted(paths, key=lambda path: len(Path(os.path.abspath(path)).parts)):
+        if (wrong := _wrong_argument(given)) is not None:
+            errors.append(f"{printable(given)}: {wrong}")
+            continue
+        files, others = 0, 0
+        for path in _files(given):
+            files += 1
+            if isinstance(path, RejectedFile):
+                found.setdefault(os.path.abspath(path.path), path)
+                continue
+            place = _place(path, given, catalog)
             if given.is_dir() and wanted and place.problem_id and place.problem_id != wanted:
-                skipped += 1
+                others += 1
                 continue
-            try:
-                solution = _solution(path, place, catalog, wanted, author)
-            except ValueError as error:
-                findings.append(f"{_printable(path)}: {error}")
-                continue
-            found.setdefault((path.resolve(), solution.label), solution)
-        if len(found) == seen and len(findings) == before and not any(_within(path, given) for path, _ in found):
-            what = f"none of its {skipped} solutions is for {wanted}" if skipped else "no solution in it"
-            findings.append(f"{_printable(given)}: {what}; solutions are files like {_SHAPES}")
-    solutions = sorted(found.values(), key=lambda held: held.label)
-    findings += _clashes(solutions)
-    if findings:
-        raise CatalogError(findings)
-    return solutions
+            key = os.path.abspath(path)
+            if key not in found:
+                try:
+                    found[key] = _solution(path, place, catalog, wanted, author)
+                except ValueError as error:
+                    found[key] = RejectedFile(path=path, reason=str(error))
+        if files == others:
+            what = f"none of its {others} solutions is for {wanted}" if others else "no solution in it"
+            errors.append(f"{printable(given)}: {what}; solutions are files like {_SHAPES}")
+    solutions, clashing = _distinct([item for item in found.values() if isinstance(item, Solution)])
+    rejected = [*(item for item in found.values() if isinstance(item, RejectedFile)), *clashing]
+    if errors or (rejected and on_rejected is None):
+        raise CatalogError([*errors, *map(str, rejected)])
+    if on_rejected is not None:
+        for file in rejected:
+            on_rejected(file)
+    return sorted(solutions, key=lambda solution: solution.label)
 
 
 def find_authors(solutions: Sequence[Solution]) -> tuple[dict[str, Author], list[str]]:
@@ -116,7 +128,7 @@ def find_authors(solutions: Sequence[Solution]) -> tuple[dict[str, Author], list
         try:
             authors[name] = _read_author(path, name)
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a link to itself
-            findings.append(f"{_printable(path)}: {one_line(reason_of(error))}")
+            findings.append(f"{printable(path)}: {one_line(reason_of(error))}")
     return authors, findings
 
 
@@ -146,44 +158,43 @@ def solution_path(folder: Path, author: str, problem: str, *, name: str, sample:
     return folder / author / level / f"{number}_{words[:60]}{suffix}.py"
 
 
-def _files(given: Path, findings: list[str]) -> Iterator[Path]:
-    """Yield the solution files of one argument."""
+def _wrong_argument(given: Path) -> str | None:
+    """Return what is wrong with a given path, or None."""
     if given.is_dir():
-        inside = given.resolve()
-
-        def refused(error: OSError) -> None:
-            findings.append(f"{_printable(Path(error.filename))}: can't be read: {error.strerror}")
-
-        for folder, folders, names in os.walk(given, onerror=refused):
-            folders[:] = sorted(name for name in folders if not _SKIPPED.fullmatch(name))
-            files = [name for name in sorted(names) if name.endswith(".py") and not _SKIPPED.fullmatch(name)]
-            # A link to a folder inside `given` is not followed, because the walk visits that folder anyway.
-            for path in (Path(folder, name) for name in (*folders, *files)):
-                if not path.resolve().is_relative_to(inside):
-                    out = f"a link that leads out of {_printable(given)}: pass its target instead, or copy the target"
-                    findings.append(f"{_printable(path)}: {out}")
-                elif path.name in files:
-                    yield path
-    elif not given.exists():
-        findings.append(f"{_printable(given)}: there is no such file or folder")
-    elif given.suffix != ".py":
-        findings.append(f"{_printable(given)}: a solution is a .py file or a folder of them")
-    else:
-        yield given
+        return None
+    if not os.path.lexists(given):
+        return "there is no such file or folder"
+    return None if given.suffix == ".py" else "a solution is a .py file or a folder of them"
 
 
-def _place(path: Path, catalog: Catalog) -> _Place:
+def _files(given: Path) -> Iterator[Path | RejectedFile]:
+    """Yield the solution files of one argument."""
+    return files_below(given, {".py"}, _IGNORED) if given.is_dir() else iter([given])
+
+
+def label_of(path: Path, given: Path) -> str:
+    """Return a solution's name in results, which begins with its author.
+
+    It is the path below the given folder. If no folder of an author is on that path, or a file was given, the label
+    begins with the folder that would be the author's.
+    """
+    absolute = Path(os.path.abspath(path)).parts
+    below = len(absolute) - len(Path(os.path.abspath(given)).parts)
+    least = 2 if _KERNELBENCH_FILE.fullmatch(path.name) else 3
+    return "/".join(absolute[-max(below, least) :])
+
+
+def _place(path: Path, given: Path, catalog: Catalog) -> _Place:
     """Return the facts in a path."""
-    parts = Path(os.path.abspath(path)).parts
-    folder, name = parts[-2], parts[-1]
+    label = label_of(path, given)
+    author, folder, name = label.partition("/")[0], Path(os.path.abspath(path)).parent.name, path.name
     if match := _KERNELBENCH_FILE.fullmatch(name):
-        return _Place(f"level{int(match[1])}/{int(match[2])}", folder, int(match[3]), f"{folder}/{name}")
+        return _Place(f"level{int(match[1])}/{int(match[2])}", author, int(match[3]), label)
     match = PROBLEM_FILE.fullmatch(name)
     if match and (folder in catalog.levels or re.fullmatch(r"level\d+", folder)):
         sample = _SAMPLE.search(match[2])
         number = int(sample[1]) if sample else None
-        author = parts[-3] if len(parts) > 3 else None
-        return _Place(f"{folder}/{int(match[1])}", author, number, "/".join(parts[-3:]))
+        return _Place(f"{folder}/{int(match[1])}", author, number, label)
     return _Place(None, None, None, name)
 
 
@@ -217,56 +228,32 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
     )
 
 
-def bounded_source(path: Path) -> tuple[str, Failure | None]:
-    """Read a solution's file.
-
-    Returns:
-        The source, and None. If the file is not UTF-8: its bytes decoded with `surrogateescape` (unequal to any
-        valid text), and the failure.
-
-    Raises:
-        ValueError: The file can't be read, is not a regular file, or is larger than `MAX_SOURCE_BYTES`.
-    """
-    try:
-        held = path.stat()
-        if not stat.S_ISREG(held.st_mode):
-            raise ValueError("it is not a regular file")
-        if held.st_size > MAX_SOURCE_BYTES:
-            raise ValueError(f"it has {held.st_size} bytes, more than {MAX_SOURCE_BYTES}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"can't be read: {error.strerror}") from error
-    try:
-        return as_text(data), None
-    except NotText as error:
-        reason = f"{error}: save the file as UTF-8"
-        evidence = {"phase": "read", "line": error.line, "byte": error.byte}
-        failure = Failure(status=Status.syntax_error, reason=reason, evidence=evidence)
-        return data.decode("utf-8", "surrogateescape"), failure
-
-
-def _clashes(solutions: Sequence[Solution]) -> list[str]:
-    """Return messages about pairs of solutions that the results could not tell apart."""
-    findings = []
+def _distinct(solutions: Sequence[Solution]) -> tuple[list[Solution], list[RejectedFile]]:
+    """Return solutions that the results can tell apart, and the others."""
     labels: dict[str, Solution] = {}
     samples: dict[tuple[str, str, int], Solution] = {}
+    rejected: list[RejectedFile] = []
     for held in solutions:
-        other = labels.setdefault(held.label, held)
-        if other is not held:
-            findings.append(f"{held.path} and {other.path} are both called {held.label}: rename one")
-        elif held.sample is not None:
-            other = samples.setdefault((held.problem_id, held.author, held.sample), held)
-            if other is not held:
-                what = f"sample {held.sample} of {held.problem_id} by {held.author}"
-                findings.append(f"{held.path} and {other.path} are both {what}: renumber one")
-    return findings
+        number = (held.problem_id, held.author, held.sample) if held.sample is not None else None
+        if (other := labels.get(held.label)) is not None:
+            what = f"it and {printable(other.path)} are both called {held.label}: rename one"
+        elif number is not None and (other := samples.get(number)) is not None:
+            same = f"sample {held.sample} of {held.problem_id} by {held.author}"
+            what = f"it and {printable(other.path)} are both {same}: renumber one"
+        else:
+            labels[held.label] = held
+            if number is not None:
+                samples[number] = held
+            continue
+        rejected.append(RejectedFile(path=held.path, reason=what))
+    return list(labels.values()), rejected
 
 
 def _author_file(solution: Solution) -> Path | None:
     """Return the `author.yaml` in the folder with the author's name, or None."""
     # <author>/level1/16_naive.py, or <run>/level_1_problem_16_sample_0_kernel.py
-    nearest = list(Path(os.path.abspath(solution.path)).parents)[:2]
-    named = [folder / AUTHOR_FILE for folder in reversed(nearest) if folder.name == solution.author]
+    above = list(Path(os.path.abspath(solution.path)).parents)[: max(2, solution.label.count("/"))]
+    named = [folder / AUTHOR_FILE for folder in reversed(above) if folder.name == solution.author]
     return next((path for path in named if os.path.lexists(path)), None)
 
 
@@ -286,17 +273,8 @@ def _read_author(path: Path, name: str) -> Author:
     return author_of(name, held)
 
 
-def _within(path: Path, given: Path) -> bool:
-    return path.is_relative_to(given.resolve())
-
-
 def _bad_author(name: str) -> str:
     return (
         f"{name!r:.120} can't be an author's name: use letters, digits and . _ @ + = - only, at most 100; "
         "rename the folder, or name another by --author"
     )
-
-
-def _printable(path: Path) -> str:
-    text = str(path)
-    return text if text.isprintable() else ascii(text)

@@ -7,14 +7,14 @@ Trusted side. Reads regular files below given folders and follows no name that a
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness.catalog.source_files import files_below, read_bounded
 from harness.core.problem import digest_text
 from harness.core.record import Record
 
-MAX_SOURCE_BYTES = 4 * 2**20
 MAX_FILES = 100_000
 
 
@@ -54,15 +54,13 @@ class SourceFinder:
         for root in self._roots:
             if root.is_file():
                 yield root
-            for folder, folders, names in os.walk(root):
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
-                yield from (Path(folder) / name for name in sorted(names) if name.endswith(".py"))
+            elif root.is_dir():
+                below = files_below(root, {".py"}, re.compile(r"\..*"))
+                yield from (path for path in below if isinstance(path, Path))
 
 
 def _read(path: Path) -> str | None:
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_SOURCE_BYTES:
-            return None
-        return path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
+        return read_bounded(path, follow_link=False).decode("utf-8-sig")
+    except ValueError:  # also `UnicodeDecodeError`
         return None

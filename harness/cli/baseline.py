@@ -210,7 +210,10 @@ def _chosen(
     named = {catalog.locate(name).id for name in wanted if name not in catalog.levels}
     ids = [key for key in known if not wanted or key in named or key.partition("/")[0] in levels]
     if solved is not None:
-        of = {item.problem_id for item in find_solutions([solved], catalog)}
+        of = {
+            item.problem_id
+            for item in find_solutions([solved], catalog, on_rejected=lambda file: say(f"not read: {file}"))
+        }
         ids = [key for key in ids if key in of]
         if not ids:
             raise CatalogError([f"--solved {solved}: no solution in this folder solves one of the chosen problems"])

@@ -48,6 +48,7 @@ from harness.runner.service import ServiceError
 from harness.toolchain.nvcc_toolchain import NO_NVCC
 
 if TYPE_CHECKING:
+    from harness.catalog import RejectedFile
     from harness.runner.events import Event
     from harness.runner.run import RunSummary
 
@@ -73,11 +74,15 @@ class View(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Results of a run: records, number of skipped solutions, wall time in seconds."""
+    """Results of a run.
+
+    They are its records, the number of skipped solutions, the wall time in seconds, and the files without a record.
+    """
 
     records: Sequence[Record]
     skipped: int
     wall_s: float
+    rejected: Sequence[RejectedFile] = ()
 
 
 Evaluate = Callable[[RunConfig, Environment, View], Ran]
@@ -156,7 +161,7 @@ def evaluate(
             done = _evaluate_here(config, found, tell, ahead)
     except (ExecutorError, ServiceError, StoreUnavailable) as error:
         raise MachineError(str(error)) from error
-    return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)
+    return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s, rejected=done.rejected)
 
 
 @with_options(
@@ -236,6 +241,7 @@ def _show_json(settled: RunConfig, done: Ran) -> None:
             "run": str(settled.run_dir),
             "skipped": done.skipped,
             "wall_s": done.wall_s,
+            "rejected": [file.to_json() for file in done.rejected],
             "records": [item.to_json() for item in RunStore.open(settled.run_dir).records()],
         }
     )
@@ -247,6 +253,9 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
     from harness.results.leaderboard import By, leaderboard
 
     put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
+    if done.rejected:
+        count = len(done.rejected)
+        say(f"{count} file{'' if count == 1 else 's'} not evaluated, without a record; the reasons are above")
     store = RunStore.open(settled.run_dir)
     records, authors = store.records(), authors_in(store.head)
     # For a single author, a table by author would have one row.

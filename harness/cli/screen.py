@@ -5,6 +5,7 @@ Trusted side. Reads and parses the files, executes nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,12 @@ from typing import Annotated
 import typer
 
 from harness.catalog.screen import CUDA_SUFFIXES, RULES, ScreenFinding, Screening, Weight, screen, screen_cuda
+from harness.catalog.source_files import RejectedFile, bounded_source, files_below, printable
 from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import NOT_FOUND, Json, fail, opened, option, print_json, put, say
 from harness.core.config import ConfigError
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.core.yaml_file import read_source
 from harness.report.format import block
 from harness.report.terminal import speedup_of
 from harness.results.reader import is_run
@@ -99,11 +100,16 @@ def _wanted(names: Iterable[str]) -> frozenset[str]:
 
 def _of_files(path: Path) -> list[_Screened]:
     if not path.is_dir():
-        return [_Screened(name=str(path), held=_screen(path))]
-    inside = sorted(p for p in path.rglob("*") if p.is_file() and p.suffix in {".py", *CUDA_SUFFIXES})
+        return [_Screened(name=printable(path), held=_screen(path))]
+    inside = list(files_below(path, {".py", *CUDA_SUFFIXES}))
     if not inside:
         raise ConfigError(f"{path}: this folder holds no Python, C++ or CUDA file")
-    return [_Screened(name=str(p), held=_screen(p)) for p in inside]
+    return [
+        _Screened(name=printable(file.path), held=Screening(findings=(), unreadable=file.reason))
+        if isinstance(file, RejectedFile)
+        else _Screened(name=printable(file), held=_screen(file))
+        for file in inside
+    ]
 
 
 def _of_run(path: Path, solutions: Path) -> list[_Screened]:
@@ -126,13 +132,15 @@ def _why(record: Record, solutions: Path) -> str:
 
 
 def _screen(path: Path) -> Screening:
+    if not os.path.lexists(path):
+        raise ConfigError(f"{path}: there is no such file or folder")
     try:
-        source = read_source(path)
-    except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {error.strerror or error}") from error
+        source, failure = bounded_source(path)
     except ValueError as error:
         return Screening(findings=(), unreadable=str(error))
-    return screen_cuda(source) if path.suffix in CUDA_SUFFIXES else screen(source)
+    if path.suffix in CUDA_SUFFIXES and (failure is None or "byte" not in failure.evidence):
+        return screen_cuda(source)
+    return screen(source) if failure is None else Screening(findings=(), unreadable=failure.reason)
 
 
 def _page(file: _Screened) -> list[str]:

@@ -6,6 +6,7 @@ of files in a branch are untrusted.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,13 @@ REGULAR = frozenset({"100644", "100755"})
 
 MAX_BLOB_BYTES = 256 * 2**20
 """Largest file in bytes that `Repository.write` writes."""
+
+
+MAX_PARTS = 100
+"""Most parts of a path that `Repository.write` writes: making and removing folders recurses."""
+
+_UNUSABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}
+"""Errors of a file system that can't have a file of this name or path; git's trees have no such limits."""
 
 
 class RevisionError(ConfigError):
@@ -105,8 +113,8 @@ class Repository:
         """Write regular files below `into`, under their paths.
 
         Returns:
-            Paths of entries that were not written: not a regular file, larger than `MAX_BLOB_BYTES`, or a path that
-            leads out of `into`.
+            Paths of entries that were not written: not a regular file, larger than `MAX_BLOB_BYTES`, a path that leads
+            out of `into`, has more than `MAX_PARTS` parts, or that the file system can't have.
         """
         plain: list[TreeEntry] = []
         odd: list[TreeEntry] = []
@@ -115,8 +123,13 @@ class Repository:
             (plain if safe else odd).append(entry)
         for entry, data in self._blobs(plain):
             path = into / entry.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            except OSError as error:
+                if error.errno not in _UNUSABLE_NAME:
+                    raise
+                odd.append(entry)
         return [entry.path for entry in odd]
 
     def differs_from(self, commit: str, folder: Path) -> bool:
@@ -165,6 +178,13 @@ class Repository:
 
 
 def _is_safe(path: str) -> bool:
-    """Tell whether a path stays inside its folder; git trees can be forged."""
+    """Tell whether a path stays inside its folder and is not too deep.
+
+    Git trees can be forged.
+    """
     parts = path.split("/")
-    return not PurePosixPath(path).is_absolute() and not any(part in ("", ".", "..", ".git") for part in parts)
+    return (
+        len(parts) <= MAX_PARTS
+        and not PurePosixPath(path).is_absolute()
+        and not any(part in ("", ".", "..", ".git") for part in parts)
+    )

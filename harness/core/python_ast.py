@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import threading
+from dataclasses import dataclass
 from typing import Literal, overload
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -51,3 +52,37 @@ def parse(source: str | bytes, filename: str = "<unknown>", mode: Literal["exec"
         raise SyntaxError(f"a dotted name of more than {MOST_PARTS} parts")
     with _ONE_AT_A_TIME:
         return ast.parse(source, filename, mode)
+
+
+_COOKIE = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
+_BLANK = re.compile(r"[ \t\f]*(?:#.*)?")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredEncoding:
+    """An encoding declaration (`# coding: NAME`) and its line, from 1."""
+
+    name: str
+    line: int
+
+
+def declared_encoding(source: str) -> DeclaredEncoding | None:
+    """Return the encoding declaration of a source without a byte-order mark, or None.
+
+    The rule is that of PEP 263: a comment in the first line, or in the second if the first is blank or a comment.
+    `tokenize.detect_encoding` does not take a lone carriage return as the end of a line; the compiler does.
+    """
+    lines = _LINE_END.split(source, maxsplit=2)[:2]
+    for number, line in enumerate(lines, 1):
+        if match := _COOKIE.match(line):
+            return DeclaredEncoding(match[1], number)
+        if not _BLANK.fullmatch(line):
+            break
+    return None
+
+
+def is_utf8(encoding: str) -> bool:
+    """Tell whether Python decodes a source as UTF-8 if it declares this encoding."""
+    name = encoding.lower().replace("_", "-")
+    return name in ("utf-8", "utf8") or name.startswith("utf-8-")

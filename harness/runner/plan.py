@@ -6,12 +6,12 @@ filtered by records that exist already.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from harness.catalog import CatalogError, find_solutions, load_problems
+from harness.catalog import CatalogError, RejectedFile, find_solutions, load_problems
 from harness.catalog.problems import WORKLOADS_FILE
 from harness.core.config import RunConfig
 from harness.core.problem import Problem, Solution, Workload
@@ -64,13 +64,20 @@ class PendingSolution:
         return self.job.problem.digest, workload.name, str(sorted(workload.sizes.items()))
 
 
-def plan(config: RunConfig) -> list[PlannedSolution]:
+def plan(config: RunConfig, on_rejected: Callable[[RejectedFile], None] | None = None) -> list[PlannedSolution]:
     """Return every solution that the configuration names, grouped by problem.
 
-    Raises `CatalogError` with all errors that were found.
+    Files that can't be evaluated go to `on_rejected`; if it is None, or no solution is left, they are errors. Raises
+    `CatalogError` with all errors that were found.
     """
     catalog = load_problems(config.problems)
-    solutions = find_solutions(config.paths, catalog, problem_id=config.problem, author=config.author)
+    rejected: list[RejectedFile] = []
+    solutions = find_solutions(config.paths, catalog, config.problem, config.author, rejected.append)
+    if rejected and (on_rejected is None or not solutions):
+        raise CatalogError([*map(str, rejected)])
+    for file in rejected:
+        assert on_rejected is not None
+        on_rejected(file)
     known = catalog.known
     jobs = []
     faults = []

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.catalog import find_authors
+from harness.catalog import RejectedFile, find_authors
+from harness.catalog.source_files import listed
 from harness.core.atomic_file import FULL_OR_BROKEN
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
@@ -34,6 +35,9 @@ from harness.runner.plan import PendingSolution, PlannedSolution, identity_of, i
 GRACE_S = 20.0
 """How long evaluations may go on after an interrupt, in seconds."""
 
+MAX_REJECTED_LINES = 50
+"""Most rejected files that are named one by one; a folder of helpers may have thousands."""
+
 MACHINE_ERRORS = FULL_OR_BROKEN | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 
 
@@ -46,12 +50,14 @@ class RunSummary:
         records: Records of the solutions that were evaluated.
         skipped: Number of solutions that had a record already.
         wall_s: Duration in seconds.
+        rejected: Files that can't be evaluated: they have no record.
     """
 
     run_dir: Path
     records: tuple[Record, ...]
     skipped: int
     wall_s: float
+    rejected: tuple[RejectedFile, ...] = ()
 
 
 class Submits(Protocol):
@@ -100,7 +106,8 @@ def evaluate_run(
         KeyboardInterrupt: The run was interrupted.
     """
     begin = time.perf_counter()
-    jobs = plan(config)
+    rejected: list[RejectedFile] = []
+    jobs = plan(config, rejected.append)
     settings = config.to_json()
     authors, unread = find_authors([job.solution for job in jobs])
     resumed = config.resume and config.run_dir.exists()
@@ -124,6 +131,7 @@ def evaluate_run(
         began = RunStarted(run_dir=config.run_dir, total=len(pending), skipped=len(jobs) - len(pending))
         first: list[Event] = [
             began,
+            *(Noted(message=f"not evaluated: {line}") for line in listed(rejected, MAX_REJECTED_LINES)),
             *(Noted(message=f"ignored an author's description: {finding}") for finding in unread),
         ]
         if pending:
@@ -155,7 +163,13 @@ def evaluate_run(
         records = tuple(record for record in store.records() if record.solution in wanted)
         wall_s = time.perf_counter() - begin
         store.note_session({"evaluated": len(pending), "skipped": len(jobs) - len(pending), "wall_s": wall_s})
-    return RunSummary(run_dir=config.run_dir, records=records, skipped=len(jobs) - len(pending), wall_s=wall_s)
+    return RunSummary(
+        run_dir=config.run_dir,
+        records=records,
+        skipped=len(jobs) - len(pending),
+        wall_s=wall_s,
+        rejected=tuple(rejected),
+    )
 
 
 def _open_executor(

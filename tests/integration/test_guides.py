@@ -215,6 +215,7 @@ RUNS: dict[str, As] = {
 """Command as shown -> what is run. In order: later ones use what earlier ones made. A line that stands for several
 commands is run for the first of them."""
 
+RED_TEAM = "minutes; test_exploits_grammar.py runs the same for a sample"
 CORPUS = "minutes; tests/integration/test_exploits.py runs what needs no GPU"
 
 NOT_RUN = {
@@ -231,6 +232,8 @@ NOT_RUN = {
     "python -m tests.exploits": CORPUS,
     "python -m tests.exploits --device host --only A1": CORPUS,
     "python -m tests.exploits --table results/exploits.md": CORPUS,
+    "python -m tests.exploits.grammar --out red-team": RED_TEAM,
+    "python -m tests.exploits.grammar --out red-team --device host --every 9 --table red-team.md": RED_TEAM,
     "harness serve &": "stays; tests/integration/test_service.py starts and ends servers",
     "harness eval solutions/ --server auto": "needs that server; tests/integration/test_service.py calls it",
     "harness eval --allow-degenerate": "the name of an option; test_degenerate.py evaluates with it",

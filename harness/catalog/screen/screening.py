@@ -15,8 +15,11 @@ from harness.catalog.screen.sources import Embedded, embedded
 from harness.core import python_ast
 from harness.core.status import one_line
 
-MAX_CHARS = 2**20
-"""Largest file in characters; real solutions have a few kilobytes."""
+MAX_CHARS = 2**18
+"""Largest file in characters; real solutions have a few kilobytes.
+
+Texts that are hard to parse (`a<` repeated) take up to 30 us a character, and more if they are longer.
+"""
 
 CUDA_SUFFIXES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
 """Suffixes of files that are C++ or CUDA as a whole."""
@@ -32,7 +35,7 @@ def screen(source: str) -> Screening:
         Findings, or why the file could not be screened.
     """
     if len(source) > MAX_CHARS:
-        return Screening(findings=(), unreadable=f"larger than {MAX_CHARS} characters: not looked at")
+        return _too_large(source)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -59,10 +62,14 @@ def screen_cuda(source: str) -> Screening:
         Findings, or why the file could not be screened.
     """
     if len(source) > MAX_CHARS:
-        return Screening(findings=(), unreadable=f"larger than {MAX_CHARS} characters: not looked at")
+        return _too_large(source)
     lines = source.split("\n")
     found, notes, _ = _embedded_findings([Embedded(text=source, lines=range(1, len(lines) + 1))])
     return Screening(findings=settle(found, lines), notes=tuple(notes))
+
+
+def _too_large(source: str) -> Screening:
+    return Screening(findings=(), unreadable=f"{len(source)} characters, more than {MAX_CHARS}: not looked at")
 
 
 def _embedded_findings(parts: Sequence[Embedded]) -> tuple[Found, list[str], bool]:

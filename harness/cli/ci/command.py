@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -18,8 +19,9 @@ from typing import Annotated
 import typer
 
 import harness
-from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
-from harness.catalog.solutions import AUTHOR_FILE, MAX_SOURCE_BYTES
+from harness.catalog import Catalog, RejectedFile, find_solutions, label_of, load_problems
+from harness.catalog.solutions import AUTHOR_FILE
+from harness.catalog.source_files import MAX_SOURCE_BYTES
 from harness.cli import ci
 from harness.cli.evaluate import Evaluate, carry_out
 from harness.cli.options import Settings, with_options
@@ -127,12 +129,11 @@ def ci_command(
         if not (trusted / problems).is_dir():
             raise ConfigError(f"the base {base} has no folder {problems}: name its folder of problems with --problems")
         catalog = load_problems(trusted / problems)
-        entries = repo.entries(head_commit, sorted(kinds)) if kinds else []
-        # Results name a solution by the end of its path: a new solution may not take the name of an existing one.
-        taken = {name: entry.path for entry in repo.entries(base_commit, [solutions]) for name in _names(entry.path)}
-        found, rejected = _submitted(repo, entries, submitted, catalog, taken)
-        _write_introductions(repo, base_commit, found, submitted)
-        paths = [item.path for item in found] or [submitted]
+        entries = [entry for entry in repo.entries(head_commit, [solutions]) if entry.path in kinds]
+        known = repo.entries(base_commit, [solutions])
+        found, rejected = _submitted(repo, entries, submitted, solutions, catalog, known)
+        _write_introductions(repo, known, found, submitted)
+        paths = [submitted / solutions if found else submitted]
         settled = _settled(rules, trusted / problems, paths, out, settings)
         say(f"solutions to score: {len(found)}; rejected: {len(rejected)}; other changes, ignored: {len(ignored)}")
         records: list[Record] = []
@@ -210,16 +211,24 @@ def _is_solution(path: str, folder: str) -> bool:
     return not any(name.startswith((".", "_")) for name in names) and names[-1] != "conftest.py"
 
 
-def _names(path: str) -> tuple[str, str]:
-    """Return the names of a path in results: author/level/file and folder/file."""
-    parts = PurePosixPath(path).parts
-    return "/".join(parts[-3:]), "/".join(parts[-2:])
-
-
 def _submitted(
-    repo: ci.Repository, entries: Sequence[TreeEntry], into: Path, catalog: Catalog, taken: Mapping[str, str]
+    repo: ci.Repository,
+    entries: Sequence[TreeEntry],
+    into: Path,
+    folder: str,
+    catalog: Catalog,
+    known: Sequence[TreeEntry],
 ) -> tuple[list[Solution], list[ci.Rejected]]:
-    """Write the submitted files below `into`; return solutions and rejected files."""
+    """Write the submitted files below `into`; return solutions and rejected files.
+
+    Args:
+        repo: The repository.
+        entries: The submitted files.
+        into: Folder to write to; no rejected file stays there.
+        folder: Folder of solutions in the repository.
+        catalog: The problems.
+        known: Files of the base in `folder`.
+    """
     rejected = []
     sound = []
     for entry in entries:
@@ -229,40 +238,43 @@ def _submitted(
             rejected.append(ci.Rejected(path=entry.path, reason=f"it has more than {MAX_SOURCE_BYTES} bytes"))
         else:
             sound.append(entry)
+    unwritten = repo.write(sound, into)
     rejected += [
-        ci.Rejected(path=path, reason="a file with its name can't be written: rename it")
-        for path in repo.write(sound, into)
+        ci.Rejected(path=path, reason="a file with its name can't be written: rename it") for path in unwritten
     ]
-    found: list[Solution] = []
-    labels = dict(taken)
-    for entry in sound:
-        path = into / entry.path
-        if not path.is_file():
-            continue
-        try:
-            (solution,) = find_solutions([path], catalog)
-        except CatalogError as error:
-            # The message starts with a temporary path, which means nothing to the reader, and may end with options
-            # that this command does not have.
-            reason = str(error).removeprefix(f"{path}: ").replace(str(into), "").replace(str(catalog.root), "problems")
-            reason = reason.partition(", or name ")[0]
-            rejected.append(ci.Rejected(path=entry.path, reason=reason))
-            continue
-        if labels.get(solution.label, entry.path) != entry.path:
-            reason = f"{labels[solution.label]} has the same name in results, {solution.label}: rename this file"
-            rejected.append(ci.Rejected(path=entry.path, reason=reason))
-            continue
-        labels[solution.label] = entry.path
-        found.append(solution)
+    if len(unwritten) == len(sound):
+        return [], rejected
+
+    def reject(file: RejectedFile) -> None:
+        # Temporary paths mean nothing to the reader, and this command lacks the options that end a message.
+        reason = file.reason.replace(f"{into}/", "").replace(str(catalog.root), "problems").partition(", or name ")[0]
+        rejected.append(ci.Rejected(path=file.path.relative_to(into).as_posix(), reason=reason))
+        if file.path.is_dir():
+            shutil.rmtree(file.path)
+        else:
+            file.path.unlink()
+
+    given = into / folder
+    # A new solution may not take the name in results of one in the base.
+    taken = {label_of(into / entry.path, given): into / entry.path for entry in known}
+    found = []
+    for solution in find_solutions([given], catalog, on_rejected=reject):
+        if (path := taken.get(solution.label, solution.path)) == solution.path:
+            found.append(solution)
+        else:
+            reason = f"{path} has the same name in results, {solution.label}: rename this file"
+            reject(RejectedFile(path=solution.path, reason=reason))
     return found, rejected
 
 
-def _write_introductions(repo: ci.Repository, base: str, found: Sequence[Solution], into: Path) -> None:
+def _write_introductions(
+    repo: ci.Repository, known: Sequence[TreeEntry], found: Sequence[Solution], into: Path
+) -> None:
     """Copy the authors' descriptions from the base to where the run reads them."""
-    folders = {folder for item in found for folder in item.path.relative_to(into).parents[:2]}
-    entries = repo.entries(base, sorted((folder / AUTHOR_FILE).as_posix() for folder in folders)) if folders else []
+    folders = {folder for item in found for folder in item.path.relative_to(into).parents}
+    wanted = {(folder / AUTHOR_FILE).as_posix() for folder in folders}
     # The branch may hold a folder of this name.
-    repo.write([entry for entry in entries if not (into / entry.path).exists()], into)
+    repo.write([entry for entry in known if entry.path in wanted and not (into / entry.path).exists()], into)
 
 
 def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, options: Settings) -> RunConfig:

@@ -174,6 +174,8 @@ def variant_flags(*, checked: bool) -> tuple[str, ...]:
     if checked:
         return (
             "-O1",
+            "-fexpensive-optimizations",  # without it no product is fused with a sum
+            "-ffp-contract=fast",
             "-fsanitize=thread",
             "--param=tsan-distinguish-volatile=1",
             "-fno-sanitize=all",

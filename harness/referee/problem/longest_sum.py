@@ -21,6 +21,10 @@ _SELECTING = {
 """Operators that make a smaller tensor, but select values instead of adding them."""
 
 
+_LABELLED = {"nll_loss_forward", "nll_loss2d_forward"}
+"""Operators whose second argument, the labels, selects the values to add."""
+
+
 class LongestSum(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While active, records the most terms that any operator adds to one value.
 
@@ -47,7 +51,8 @@ def _terms(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     """Return how many terms an operator adds to one value of its result.
 
     A product has as many as torch's formula counts flops; a reduction or a normalisation as many as an input has values
-    for each value of the smallest result; a softmax or a running sum the extent of its dimension.
+    for each value of the smallest result; a softmax or a running sum the extent of its dimension. The loss of labels
+    (`nll_loss`) adds one value for each label.
     """
     results = _numbers(out)
     if not results or torch.Tag.pointwise in func.tags or func.is_view:
@@ -57,6 +62,8 @@ def _terms(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     given = _numbers((args, kwargs))
     if not given or func._overloadpacket.__name__ in _SELECTING:
         return 1
+    if func._overloadpacket.__name__ in _LABELLED:
+        return max(1, int(args[1].numel()) // results[0].numel())
     most, least = max(leaf.numel() for leaf in given), min(leaf.numel() for leaf in results)
     dim = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)).get("dim")
     if least < most or not isinstance(dim, int) or not given[0].dim():

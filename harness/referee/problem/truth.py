@@ -29,7 +29,11 @@ from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_m
 from harness.referee.problem.longest_sum import LongestSum
 from harness.referee.problem.rounding import Rounding, rounded
 from harness.referee.problem.structure import same_structure
+from harness.referee.problem.truth_by_rows import by_rows
 from harness.referee.problem.watchdog import Phase
+
+PARTS = (4, 16, 64)
+"""Numbers of parts to try for a truth by rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +133,7 @@ class Truth:
     """The answer to compare with, and its source.
 
     `source` is `float64 cuda`, `float64 cpu` or `float32 reference`. The first may be followed by `, convolutions as
-    matrix products`.
+    matrix products` and by `, by rows`.
     """
 
     answer: Answer
@@ -151,6 +155,8 @@ class Reference:
         self._double_device = device.torch_device
         self._double_state: dict[str, torch.Tensor] = {}
         self._convolutions = MatrixConvolutions()
+        self._parts = 0
+        """Parts that a truth is computed in, once whole inputs did not fit."""
         self._float32_because: str | None = None
         self._traits: Traits | None = None
         self._held = self._double_held = Attributes(self.model)
@@ -329,10 +335,13 @@ class Reference:
             tree: Structure of the arguments.
             seed: Seed of the generators for the call.
         """
-        for place in self._places() if self._float32_because is None else ():
+        for place, in_parts in self._places() if self._float32_because is None else ():
             try:
-                answer = self._truth_on(place, inputs, tree, seed)
+                answer = (self._truth_by_rows if in_parts else self._truth_on)(place, inputs, tree, seed)
+                if answer is None:
+                    continue
                 how = ", convolutions as matrix products" if place.type == "cuda" and self._convolutions.used else ""
+                how += ", by rows" if in_parts else ""
                 return Truth(answer=answer, source=f"float64 {place.type}{how}")
             except torch.OutOfMemoryError:
                 self._double = None
@@ -409,7 +418,7 @@ class Reference:
                 return None
             finally:
                 _copy_state(self.initial_state, self.model)
-        for place in [place for place in self._places() if place.type == self._double_device.type]:
+        for place in [place for place, in_parts in self._places() if place == self._double_device and not in_parts]:
             try:
                 return self._truth_on(place, inputs, tree, seed, state)
             except torch.OutOfMemoryError:
@@ -420,10 +429,16 @@ class Reference:
                 return None
         return None
 
-    def _places(self) -> list[torch.device]:
-        """List the places to try float64: device, device after freeing its cache, CPU."""
-        device = self._device.torch_device
-        return [device] if device.type == "cpu" else [device, device, torch.device("cpu")]
+    def _places(self) -> list[tuple[torch.device, bool]]:
+        """List the places to try float64, and whether by rows.
+
+        Device, device after freeing its cache, device by rows, CPU.
+        """
+        device, cpu = self._device.torch_device, torch.device("cpu")
+        if device.type == "cpu":
+            return [(device, False)]
+        whole = [] if self._parts else [(device, False), (device, False)]
+        return [*whole, (device, True), (cpu, False)]
 
     def _another(self, place: torch.device) -> torch.nn.Module:
         """Return a second model with the same state.
@@ -436,6 +451,54 @@ class Reference:
                 return copy.deepcopy(self.model).to(place)
         return self._reference.model(self._seed, place)
 
+    def _truth_by_rows(
+        self, place: torch.device, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int
+    ) -> Answer | None:
+        """Call the reference in float64 on fewer and fewer rows, until that fits.
+
+        Returns:
+            The answer, its larger outputs in the host's memory; None if rows can't be computed alone.
+        """
+        traits = self.traits
+        if traits.updates_state or traits.mutates_inputs or traits.choosing:
+            return None
+        own = self.answer(inputs, tree, seed)
+        room = self._device.free_bytes() // 4
+
+        def allocate(like: torch.Tensor) -> torch.Tensor:
+            fits = 8 * like.numel() <= room
+            return torch.empty(like.shape, dtype=torch.float64, device=place if fits else "cpu")
+
+        def call(part: list[torch.Tensor]) -> list[torch.Tensor]:
+            doubled = [_as_double(leaf, place) for leaf in part]
+            with _default_dtype(torch.float64), self._convolutions, self._reference.at(Phase.TRUTH), torch.no_grad():
+                return flatten(model(*unflatten(tree, doubled)))[0]
+
+        model = self._double_model(place)
+        rows = own.leaves[0].shape[0] if own.leaves and own.leaves[0].dim() else 0
+        for parts in (number for number in PARTS if number >= self._parts):
+            try:
+                leaves = by_rows(call, inputs, own.leaves, -(-rows // parts), allocate)
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                continue
+            except Exception:  # for example a batch size that the reference insists on
+                return None
+            if leaves is None:
+                return None
+            self._parts = parts
+            return replace(own, leaves=tuple(leaves))
+        return None
+
+    def _double_model(self, place: torch.device) -> torch.nn.Module:
+        """Return the reference in float64 on a device, made at the first call."""
+        if self._double is None or self._double_device != place:
+            self._double = self._another(place)._apply(_doubled)  # type: ignore[no-untyped-call]
+            self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
+            self._double_device = place
+            self._double_held, self._double_standing = Attributes(self._double), _State(self._double)
+        return self._double
+
     def _truth_on(
         self,
         place: torch.device,
@@ -445,19 +508,15 @@ class Reference:
         state: Mapping[str, torch.Tensor] | None = None,
     ) -> Answer:
         """Call the reference in float64, with `state` instead of its own if given."""
-        if self._double is None or self._double_device != place:
-            self._double = self._another(place)._apply(_doubled)  # type: ignore[no-untyped-call]
-            self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
-            self._double_device = place
-            self._double_held, self._double_standing = Attributes(self._double), _State(self._double)
+        model = self._double_model(place)
         doubled = [_as_double(leaf, place) for leaf in inputs]
         convolutions = self._convolutions if place.type == "cuda" else nullcontext()  # the CPU's own are as fast
         with _default_dtype(torch.float64), convolutions, self._reference.at(Phase.TRUTH):
             if state is None:
-                return self._answer(self._double, self._double_state, doubled, tree, seed)
-            _copy_state(state, self._double)
-            answer = self._answer(self._double, state, doubled, tree, seed)
-        _copy_state(self._double_state, self._double)
+                return self._answer(model, self._double_state, doubled, tree, seed)
+            _copy_state(state, model)
+            answer = self._answer(model, state, doubled, tree, seed)
+        _copy_state(self._double_state, model)
         return answer
 
     def _answer(

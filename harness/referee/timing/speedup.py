@@ -73,12 +73,8 @@ longer for the same work. A torch twin of a call of 60 us came out at 0.60 to 0.
 """
 
 DISTURBED_BASELINE = "disturbed_baseline"
-"""Label: the reference was slower next to this solution than before it was started; the earlier time counts."""
-
-DISTURBED_FACTOR = 1.1
-"""How much slower the reference may become, in addition to its noise floor; clocks and temperature account for less. On
-a busy host, a reference that waits for the device scatters widely: one of 80 to 120 us had a noise floor of 9 % on an
-H100.
+"""Label: the reference was slower next to this solution than before it was started, beyond the noise floor; the earlier
+time counts.
 """
 
 DECIDED_BY = "single calls with a cold cache"
@@ -221,7 +217,6 @@ def judge_times(
             )
     timed, claimed = rounds.samples(CallMode.COLD)
     own_s = 0.0 if compared is None else compared.taken_off_s
-    reference, disturbed = (timed, False) if quiet is None else _undisturbed(timed, quiet)
     charge_s = 0.0 if back_to_back is None else back_to_back.verdict.charge_s
     proven = back_to_back is not None and back_to_back.proven
     least_s = 0.0 if back_to_back is None else back_to_back.verdict.at_least_s
@@ -238,6 +233,7 @@ def judge_times(
             for r, verdict in zip(rounds.held, verdicts, strict=True)
         ]
     )
+    reference, slower = (timed, 1.0) if quiet is None else _undisturbed(timed, solution, quiet)
     estimate = speedup_interval(reference, solution)
     reference_latency, solution_latency = rounds.windows(CallMode.LATENCY)
     timing: dict[str, Any] = {
@@ -263,6 +259,7 @@ def judge_times(
         "warmup_calls_discarded": sum(call.mode is CallMode.WARM for r in rounds.held for call in r.planned_calls),
         "claims": claims,
         "quiet_reference_s": None if quiet is None else quiet.reference_s,
+        "beside_reference_s": _median(timed),
         "decided_by": DECIDED_BY,
     }
     floor_width = None
@@ -307,7 +304,7 @@ def judge_times(
             "reference_fraction": light.fraction(timing["reference"]["device"]["median_s"]),
             "floor": None if floor is None else floor.to_json(),
         }
-    labels: tuple[str, ...] = (DISTURBED_BASELINE,) if disturbed else ()
+    labels: tuple[str, ...] = (DISTURBED_BASELINE,) if slower > 1.0 else ()
     if back_to_back is not None and back_to_back.waits:
         labels += (WAITS_FOR_DEVICE,)
     if back_to_back is not None and back_to_back.unqueued:
@@ -322,6 +319,8 @@ def judge_times(
     if (back_to_back is not None and back_to_back.kept_from_clock) or (in_line and not proven):
         labels += (BUSY_HOST,)
     why = "" if back_to_back is None or not raised else "; " + (WAIT_COUNTS if back_to_back.waits else LAUNCHES_COUNT)
+    if slower > 1.0:
+        why += f"; the reference was {slower - 1.0:.1%} slower beside it, so its earlier time counts"
     return JudgedTimes(
         reason=f"right on every input variant; {_in_words(estimate, floor_width)}{why}",
         speedup=estimate.speedup,
@@ -399,15 +398,28 @@ def _in_words(estimate: SpeedupEstimate, floor_width: float | None) -> str:
     return words
 
 
-def _undisturbed(bursts: Sequence[Sequence[float]], quiet: ReferenceTiming) -> tuple[Sequence[Sequence[float]], bool]:
-    """Scale the reference's samples down to its earlier median if they are disturbed.
+def _undisturbed(
+    bursts: Sequence[Sequence[float]], solution: Sequence[Sequence[float]], quiet: ReferenceTiming
+) -> tuple[Sequence[Sequence[float]], float]:
+    """Scale the reference's samples to its earlier time, if the speedup is smaller.
 
-    Disturbed means slower than that median by more than `DISTURBED_FACTOR` and the noise floor together.
+    It is smaller if the speedups differ beyond the noise floor: what is in the submission's reach must not be worth
+    more than the noise of the measurement. The floor is that of the reference alone; the drift between rounds is not
+    part of it, because a submission can cause drift. The speedups are compared, not medians of samples: a median does
+    not change if fewer than half of the bursts are slower, but the speedup does.
+
+    Returns:
+        The samples, and how much smaller the speedup is (1 if the samples are as measured).
     """
-    now_s = statistics.median([time_s for burst in bursts for time_s in burst])
-    if now_s <= DISTURBED_FACTOR * math.exp(quiet.floor.log_width) * quiet.reference_s:
-        return bursts, False
-    return [[time_s * quiet.reference_s / now_s for time_s in burst] for burst in bursts], True
+    beside = speedup_interval(bursts, solution).speedup
+    alone = speedup_interval([[quiet.reference_s]] * len(bursts), solution).speedup
+    if beside <= math.exp(quiet.floor.log_width) * alone:
+        return bursts, 1.0
+    return [[time_s * alone / beside for time_s in burst] for burst in bursts], beside / alone
+
+
+def _median(bursts: Sequence[Sequence[float]]) -> float:
+    return statistics.median([time_s for burst in bursts for time_s in burst])
 
 
 def doubt(rounds: Rounds, device: DeviceKind, known: ProblemCalibration | None) -> str | None:

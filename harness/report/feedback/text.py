@@ -80,6 +80,8 @@ LABELS = {
     "falls_back": "own kernels ran, but libraries do nearly all of the work: check whether a fallback path is taken",
     "kernelbench_verdict": "the verdict was imported from KernelBench",
     "baseline_from_other_hardware": "the baseline was timed on another GPU, so the speedup also compares GPUs",
+    "excessive_speedup": "KernelBench flags the speedup as excessive: look at the solution",
+    "implausible_time": "an imported time is shorter or longer than any call takes, so there is no speedup",
 }
 """Label -> its meaning for the author."""
 

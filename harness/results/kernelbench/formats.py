@@ -15,11 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.results.evidence import positive
 from harness.results.reader import StoreError
 
 MAX_FILE_BYTES = 512 * 2**20
 """Limit of a file's size in bytes; real ones have some megabytes at most."""
+
+MIN_TIME_MS, MAX_TIME_MS = 1e-4, 1e9
+"""Limits of a plausible time in milliseconds: no kernel ends within 0.1 us, no call takes 11 days."""
+
+MAX_NESTING = 20
+"""Most levels of `metadata` and statistics; real ones have two."""
+
+MAX_DIGITS = 20
+"""Most characters of a whole number; longer ones are read as floating-point numbers, at most infinity."""
 
 BASELINE_FILE = "baseline_time_torch"
 BASELINE_SUFFIXES = {
@@ -47,6 +55,11 @@ class KernelBenchSample:
         stats: KernelBench's `runtime_stats`.
         metadata: KernelBench's `metadata`.
         absent: The entry is null: the evaluation left no result, so nothing is known.
+        reference_ms: The reference's mean time in the same evaluation in milliseconds (`ref_runtime`); None if it was
+            not timed.
+        reference_stats: KernelBench's `ref_runtime_stats`.
+        implausible_ms: A time outside `MIN_TIME_MS` to `MAX_TIME_MS`, its own or the reference's; it is then None in
+            `runtime_ms` or `reference_ms`.
     """
 
     problem: int
@@ -57,6 +70,14 @@ class KernelBenchSample:
     stats: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     absent: bool = False
+    reference_ms: float | None = None
+    reference_stats: Mapping[str, Any] = field(default_factory=dict)
+    implausible_ms: float | None = None
+
+    @property
+    def is_excessive(self) -> bool:
+        """Whether KernelBench flags the speedup as excessive (more than 10x by default)."""
+        return self.metadata.get("excessive_speedup") is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +147,14 @@ def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
             if number is None:
                 raise KernelBenchError(f"{where}: {name!r:.80} is no file name of a problem, such as 16_name.py")
             given = {} if stats is None else _object(f"{where}, {name}", stats)
+            mean_ms, implausible_ms = _time_ms(given.get("mean"))
+            if implausible_ms is not None:
+                raise KernelBenchError(
+                    f"{where}, {name}: mean {implausible_ms:.3g} ms is no time of a reference (limits {MIN_TIME_MS:g} "
+                    f"to {MAX_TIME_MS:g} ms); correct or remove it"
+                )
             found[int(number[1])] = KernelBenchBaseline(
-                name=name, mean_ms=positive(given.get("mean")), stats=finite(given)
+                name=name, mean_ms=mean_ms, stats=finite(f"{where}, {name}", given)
             )
     return levels
 
@@ -141,20 +168,43 @@ def read_pass_at_k(path: Path) -> dict[str, dict[str, Any]]:
     held = _object(path, _load(path))
     if missing := [name for name in ("averages", "problems") if name not in held]:
         raise KernelBenchError(f"{path}: no key {' and no key '.join(missing)}; is this a pass_at_k_results.json?")
-    return {
-        name: finite(_object(f"{path}, {name}", held.get(name, {}))) for name in ("averages", "metadata", "problems")
-    }
+    parts = {name: (f"{path}, {name}", held.get(name, {})) for name in ("averages", "metadata", "problems")}
+    return {name: finite(where, _object(where, value)) for name, (where, value) in parts.items()}
 
 
-def finite(value: Any) -> Any:
-    """Return the JSON value with null for the NaN and infinity of these files."""
+def finite(where: str, value: Any, nesting: int = MAX_NESTING) -> Any:
+    """Return the JSON value with null for the NaN and infinity of these files.
+
+    Raises:
+        KernelBenchError: It nests more than `nesting` levels.
+    """
+    if isinstance(value, dict | list) and nesting == 0:
+        raise KernelBenchError(f"{where}: nests more than {MAX_NESTING} levels; remove it")
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
+        return {str(key): finite(where, item, nesting - 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [finite(item) for item in value]
+        return [finite(where, item, nesting - 1) for item in value]
     return value
+
+
+def _time_ms(value: Any) -> tuple[float | None, float | None]:
+    """Return a plausible time, and an implausible one.
+
+    Both are None if the time is absent (-1, null, NaN).
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        return None, None
+    return (float(value), None) if MIN_TIME_MS <= value <= MAX_TIME_MS else (None, float(value))
+
+
+def _number(text: str) -> int | float:
+    """Read a whole number of any length.
+
+    Python takes seconds for millions of digits, and refuses more than 4,300.
+    """
+    return int(text) if len(text) <= MAX_DIGITS else float(text)
 
 
 def _problem(path: Path, key: str, value: Any) -> Iterator[KernelBenchSample]:
@@ -182,14 +232,23 @@ def _sample(where: str, number: int, index: int, entry: Any) -> KernelBenchSampl
     for name in ("compiled", "correctness"):
         if not isinstance(held.get(name), bool):
             raise KernelBenchError(f"{where}: {name} must be true or false, not {held.get(name)!r:.40}")
+    runtime_ms, implausible_ms = _time_ms(held.get("runtime"))
+    reference_ms, implausible_reference_ms = _time_ms(held.get("ref_runtime"))
+
+    def part(name: str) -> Any:
+        return finite(f"{where}, {name}", _object(f"{where}, {name}", held.get(name) or {}))
+
     return KernelBenchSample(
         problem=number,
         sample=chosen,
         compiled=held["compiled"],
         correct=held["correctness"] and held["compiled"],
-        runtime_ms=positive(held.get("runtime")),
-        stats=finite(_object(f"{where}, runtime_stats", held.get("runtime_stats") or {})),
-        metadata=finite(_object(f"{where}, metadata", held.get("metadata") or {})),
+        runtime_ms=runtime_ms,
+        stats=part("runtime_stats"),
+        metadata=part("metadata"),
+        reference_ms=reference_ms,
+        reference_stats=part("ref_runtime_stats"),
+        implausible_ms=implausible_ms if implausible_ms is not None else implausible_reference_ms,
     )
 
 
@@ -206,10 +265,12 @@ def _load(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise KernelBenchError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; is this the right file?")
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unambiguous)
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unambiguous, parse_int=_number)
     except (OSError, UnicodeDecodeError) as error:
         raise KernelBenchError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise KernelBenchError(f"{path}: nests more levels than Python reads; is this the right file?") from error
+    except ValueError as error:
         raise KernelBenchError(f"{path}: not JSON: {error}") from error
 
 

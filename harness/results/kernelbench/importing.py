@@ -18,6 +18,8 @@ from harness.core.problem import digest_text
 from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.results.kernelbench.formats import (
+    MAX_TIME_MS,
+    MIN_TIME_MS,
     KernelBenchBaseline,
     KernelBenchError,
     KernelBenchSample,
@@ -33,6 +35,10 @@ LABEL = "kernelbench_verdict"
 """On every imported record: the verdict is KernelBench's own."""
 OTHER_HARDWARE = "baseline_from_other_hardware"
 """The baseline was timed on another GPU than the solution, so the speedup also compares GPUs."""
+EXCESSIVE_SPEEDUP = "excessive_speedup"
+"""KernelBench flags the speedup as excessive: it asks for a second look."""
+IMPLAUSIBLE_TIME = "implausible_time"
+"""A time is shorter or longer than any call takes, so there is no speedup."""
 WORKLOAD = "kernelbench"
 
 MILLISECOND_S = 1e-3
@@ -73,7 +79,8 @@ def import_results(
         level: The level of the file.
         author: The author of the samples.
         baselines: Files of baseline times. The one for eager gives the speedup; others give `timing.baselines`, by
-            their file names. The metrics use the first.
+            their file names. The metrics use the first. Without one for eager, the reference's time in the sample's
+            own evaluation (`ref_runtime`) gives the speedup.
         pass_at_k: The `pass_at_k_results.json`; None if there is none.
         workload: Workload of the records.
 
@@ -95,7 +102,10 @@ def import_results(
         times[name] = read_baseline(path).get(level, {})
         if not times[name]:
             raise KernelBenchError(f"{path}: contains no times for level{level}")
-    if times and "eager" not in times:
+    of_samples = "eager" not in times and any(item.reference_ms is not None for item in samples)
+    if of_samples:
+        notes.append("the speedups over eager are over the reference's time in the same evaluation (ref_runtime)")
+    elif times and "eager" not in times:
         notes.append(f"no eager times: speedups are over {', '.join(times)} (see leaderboard --baseline)")
     finished = datetime.fromtimestamp(eval_results.stat().st_mtime, UTC).isoformat(timespec="seconds")
     known = [item for item in samples if not item.absent]
@@ -113,7 +123,7 @@ def import_results(
     records = [
         _record(
             item,
-            {name: held[item.problem] for name, held in times.items() if item.problem in held},
+            _references(item, times),
             level=level,
             author=author,
             workload=workload,
@@ -124,7 +134,7 @@ def import_results(
         for item in samples
     ]
     if untimed := sum(record.status is Status.passed and record.speedup is None for record in records):
-        why = "the baseline has no time for them" if times else "no baseline was passed"
+        why = "the baseline has no time for them" if times or of_samples else "no baseline was passed"
         notes.append(f"{untimed} correct samples have no speedup over eager: they were not timed, or {why}")
     if absent := len(samples) - len(known):
         notes.append(f"null entries: {absent}; KernelBench left no result for them, so they count in no share")
@@ -136,6 +146,11 @@ def import_results(
         )
     if other := sum(OTHER_HARDWARE in record.labels for record in records):
         notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another GPU")
+    if implausible := sum(IMPLAUSIBLE_TIME in record.labels for record in records):
+        limits = f"{MIN_TIME_MS:g} to {MAX_TIME_MS:g} ms"
+        notes.append(f"{implausible} samples have no speedup: their times are outside the plausible {limits}")
+    if excessive := sum(EXCESSIVE_SPEEDUP in record.labels for record in records):
+        notes.append(f"KernelBench flags {excessive} speedups as excessive: look at these solutions")
     figures = metrics_of(samples, first)
     head = {
         "imported_from": "kernelbench",
@@ -155,6 +170,18 @@ def import_results(
     return Imported(folder=into, records=tuple(records), metrics=figures, pass_at_k=shown, notes=tuple(notes))
 
 
+def _references(
+    item: KernelBenchSample, times: Mapping[str, Mapping[int, KernelBenchBaseline]]
+) -> dict[str, KernelBenchBaseline]:
+    """Return the reference's times for a sample, by baseline."""
+    found = {name: held[item.problem] for name, held in times.items() if item.problem in held}
+    if "eager" not in times and item.reference_ms is not None:
+        found["eager"] = KernelBenchBaseline(
+            name="ref_runtime", mean_ms=item.reference_ms, stats={**item.reference_stats, "hardware": _hardware(item)}
+        )
+    return found
+
+
 def _record(
     item: KernelBenchSample,
     references: Mapping[str, KernelBenchBaseline],
@@ -170,6 +197,9 @@ def _record(
     status, reason = _verdict(item)
     runtime_s = item.runtime_ms * MILLISECOND_S if item.runtime_ms is not None else None
     labels, speedup = [LABEL], None
+    if item.is_excessive:
+        labels.append(EXCESSIVE_SPEEDUP)
+        reason += "; KernelBench flags its speedup as excessive"
     timing: dict[str, Any] | None = None
     if status is Status.passed and runtime_s is not None:
         others = {name: _against(reference, runtime_s) for name, reference in references.items()}
@@ -190,6 +220,12 @@ def _record(
             timing["speedup"] = {"speedup": speedup, "low": None, "high": None, "method": "ratio of means"}
         if hardware and any(reference.hardware not in (None, hardware) for reference in references.values()):
             labels.append(OTHER_HARDWARE)
+    if status is Status.passed and speedup is None and item.implausible_ms is not None:
+        labels.append(IMPLAUSIBLE_TIME)
+        reason += (
+            f"; no speedup, because {item.implausible_ms:.3g} ms is no time of a call (plausible: {MIN_TIME_MS:g} to "
+            f"{MAX_TIME_MS:g} ms)"
+        )
     file = f"level_{level}_problem_{item.problem}_sample_{item.sample}_kernel.py"
     return Record(
         problem=f"level{level}/{item.problem}",
@@ -249,12 +285,12 @@ def _verdict(item: KernelBenchSample) -> tuple[Status, str]:
 
 def _device(item: KernelBenchSample, otherwise: DeviceKind = DeviceKind.CUDA) -> DeviceKind:
     """Return the device that a sample names, or `otherwise`."""
-    said = _text(item.metadata.get("device")) or _text(item.stats.get("device"))
+    said = _name(item, "device")
     return otherwise if not said else DeviceKind.HOST if said.lower().startswith("cpu") else DeviceKind.CUDA
 
 
 def _hardware(item: KernelBenchSample) -> str:
-    return _text(item.metadata.get("hardware")) or _text(item.stats.get("hardware"))
+    return _name(item, "hardware")
 
 
 def _said(held: Mapping[str, Any], key: str) -> str:
@@ -265,6 +301,12 @@ def _said(held: Mapping[str, Any], key: str) -> str:
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
+
+
+def _name(item: KernelBenchSample, key: str) -> str:
+    """Return a name in the metadata, else in the statistics, else the empty text."""
+    found = (held.get(key) for held in (item.metadata, item.stats))
+    return next((str(value) for value in found if isinstance(value, str | int) and value != ""), "")
 
 
 def _digest(path: Path) -> str:

@@ -84,7 +84,8 @@ def metrics_of(
 ) -> Metrics:
     """Compute the metrics of the samples with one number; KernelBench uses 0.
 
-    The problems are those of the baseline and those with samples. A problem without that sample counts as a failure, as
+    The problems are those of the baseline and those with samples. Without a baseline, the time of the reference in a
+    sample's own evaluation counts. A problem without that sample counts as a failure, as
     in KernelBench. A problem whose sample is null does not count.
     """
     own = {item.problem: item for item in samples if item.sample == sample}
@@ -92,10 +93,16 @@ def metrics_of(
     chosen = [own.get(number) or KernelBenchSample(problem=number, sample=sample, absent=True) for number in numbers]
     return metrics(
         [item.correct for item in chosen],
-        [baselines[number].mean_ms if number in baselines else None for number in numbers],
+        [_reference_ms(item, baselines) for item in chosen],
         [item.runtime_ms for item in chosen],
         compiled=sum(item.compiled for item in chosen),
     )
+
+
+def _reference_ms(item: KernelBenchSample, baselines: Mapping[int, KernelBenchBaseline]) -> float | None:
+    if not baselines:
+        return item.reference_ms
+    return baselines[item.problem].mean_ms if item.problem in baselines else None
 
 
 def pass_at_k_document(samples: Iterable[KernelBenchSample], ks: Sequence[int] = (1,)) -> dict[str, Any]:

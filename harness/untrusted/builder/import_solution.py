@@ -121,7 +121,7 @@ class _Harvest:
     def _attempt(self, path: Path, kind: Kind) -> Failure | None:
         """Import, construct and call once; return a certain fault of the solution."""
         self._enter("import")
-        module = _import(path)
+        module = _import(self._source, path)
         model_new = getattr(module, "ModelNew", None)
         if not isinstance(model_new, type):
             if self._pretence.touched:
@@ -222,14 +222,17 @@ class _Harvest:
         return lines[-1] if lines else None
 
 
-def _import(path: Path) -> types.ModuleType:
+def _import(source: str, path: Path) -> types.ModuleType:
+    """Run the text as the module at `path`.
+
+    Python would decode the file itself by the encoding that it declares.
+    """
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     sys.path.insert(0, os.fspath(path.parent))
-    spec.loader.exec_module(module)
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     return module
 
 

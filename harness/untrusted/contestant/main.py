@@ -273,8 +273,7 @@ class Contestant:
         def after(result: object) -> None:
             snapshot.take(result)
             snapshot.missing = self._state.copy_to(burst.state_names, state_slots)
-            # As in a burst: the previous result stays alive, so a fresh output can't get its address.
-            self._previous, snapshot.result = result, None
+            self._previous, snapshot.result = snapshot.kept, None
 
         return QueuedStep(before=before, forward=forward, after=after)
 
@@ -366,8 +365,7 @@ class Contestant:
             times: CallTime = timer(forward, snapshot.take, before)
             missing = self._state.copy_to(burst.state_names, state_slots)
             self._device.synchronize()
-        # Alive until the next call has returned, so that a fresh output can't get its address.
-        self._previous = snapshot.result
+        self._previous = snapshot.kept
         return CallClaim(
             device_s=times.device_s,
             window_s=times.window_s,
@@ -388,16 +386,16 @@ class Contestant:
 
 
 def import_solution(source: str, filename: str) -> Any:
-    """Write `source` into the private folder under its own name and import it.
+    """Write `source` into the private folder and run it as a module.
 
-    `inspect.getsource` (which Triton needs) and tracebacks require a file.
+    `inspect.getsource` (which Triton needs) and tracebacks require a file. The text is compiled, not the file: Python
+    decodes a file by the encoding that the file declares.
     """
     path = Path(os.getcwd()) / Path(filename).name
-    path.write_text(source)
+    path.write_text(source, encoding="utf-8", errors="surrogatepass")
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
-    spec.loader.exec_module(module)
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     return module

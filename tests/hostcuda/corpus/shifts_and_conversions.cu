@@ -31,14 +31,15 @@ helpers: |
       rows = []
       for v in x.tolist():
           i, u = held(v, -2**31, 2**31 - 1), held(v, 0, 2**32 - 1)
+          nan = v != v  # from double it is the highest bit
           rows.append([i, u, signed(held(v, -2**63, 2**63 - 1), 64), signed(held(v, 0, 2**64 - 1), 64), signed(i, 8),
-                       u % 256, i, u, held(v, 0, 1000) % 256])
+                       u % 256, -2**31 if nan else i, 2**31 if nan else u, held(v, 0, 1000) % 256])
       return torch.tensor(rows)
   def divided(count):
       rows = []
       for n in count.tolist():
           zero = n == 0
-          rows.append([-1 if zero else int(-7 / n), -1 if zero else -7 - n * int(-7 / n),
+          rows.append([-1 if zero else int(-7 / n), -7 - (n or 3) * int(-7 / (n or 3)),
                        0xffffffff if zero else 7 // (n % (1 << 32)), signed(2**31 - 1 + n, 32)])
       return torch.tensor(rows)
 */
@@ -78,9 +79,9 @@ __global__ void divide(const int* count, long long* divided) {
     const int n = count[threadIdx.x];
     long long* row = divided + 4 * threadIdx.x;
     row[0] = -7 / n;
-    row[1] = -7 % n;
+    row[1] = -7 % (n == 0 ? 3 : n);  // what is left of a division by zero depends on the code around it
     row[2] = 7u / (unsigned)n;
-    row[3] = 0x7fffffff + n;
+    row[3] = (int)(0x7fffffffu + n);
 }
 
 extern "C" void run(const void* const* in, void* const* out, const long long* size) {

@@ -54,6 +54,17 @@ def test_authors_that_would_be_another_folder_are_refused(author: str, said: str
         label(author=author)
 
 
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_solution_in_another_encoding_is_a_syntax_error(tmp_path: Path, by_file: bool) -> None:
+    text = "# coding: utf-7\nx = 1\n"
+    path = tmp_path / "x.py"
+    path.write_text(text)
+    held = given_solution(problem(), path if by_file else text, author="ann", name=None, sample=None)
+    assert held.failure is not None
+    assert held.failure.status is Status.syntax_error
+    assert "line 1: the file declares the encoding utf-7" in held.failure.reason
+
+
 def test_results_can_be_kept_in_sets_and_rewards_are_of_results_alone() -> None:
     record = Record(
         problem="level1/1",

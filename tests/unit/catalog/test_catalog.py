@@ -361,6 +361,13 @@ class TestSolutions:
         path = write(tmp_path / "s/ann/level1/16_a.py")
         assert len(find_solutions([tmp_path / "s", path, tmp_path / "s/ann"], catalog)) == 1
 
+    def test_what_overlapping_arguments_reject_is_told_once(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "s/ann/level1/16_a.py")
+        write(tmp_path / "s/ann/level1/utils.py")
+        (tmp_path / "s/ann/level1/16_b.py").symlink_to("16_a.py")
+        found = findings(find_solutions, [tmp_path / "s", tmp_path / "s/ann"], catalog)
+        assert [line.partition(": ")[0].rpartition("/")[2] for line in found] == ["16_b.py", "utils.py"]
+
     def test_labels_must_differ(self, tmp_path: Path, catalog: Catalog) -> None:
         write(tmp_path / "s1/ann/level1/16_a.py")
         write(tmp_path / "s2/ann/level1/16_a.py")
@@ -402,26 +409,20 @@ class TestSolutions:
     def test_no_argument(self, catalog: Catalog) -> None:
         assert "no solution given" in findings(find_solutions, [], catalog)[0]
 
-    def test_links_may_not_lead_out(self, tmp_path: Path, catalog: Catalog) -> None:
-        secret = write(tmp_path / "secret.py", "password = 1\n")
-        folder = tmp_path / "s/ann/level1"
-        write(folder / "16_real.py")
-        (folder / "16_stolen.py").symlink_to(secret)
+    @pytest.mark.parametrize("target", ["secret.py", "s/ann/level1/16_real.py", "s/bob/level1/16_theirs.py"])
+    def test_a_link_is_no_solution_wherever_it_leads(self, tmp_path: Path, catalog: Catalog, target: str) -> None:
+        """Whose file it is would depend on the link; `harness ci` refuses links, too."""
+        for path in ("secret.py", "s/ann/level1/16_real.py", "s/bob/level1/16_theirs.py"):
+            write(tmp_path / path)
+        (tmp_path / "s/ann/level1/16_stolen.py").symlink_to(tmp_path / target)
         (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
-        assert "16_stolen.py: a link that leads out of" in finding
+        assert "16_stolen.py: it is a link, not a plain file: pass its target" in finding
 
-    def test_a_link_to_another_solution_is_a_solution_of_its_own(self, tmp_path: Path, catalog: Catalog) -> None:
-        """It has a label of its own; to leave one of the two out would leave somebody without a record."""
-        write(tmp_path / "s/ann/level1/16_real.py")
-        (tmp_path / "s/ann/level1/16_again.py").symlink_to("16_real.py")
-        (tmp_path / "s/bob/level1").mkdir(parents=True)
-        (tmp_path / "s/bob/level1/16_real.py").symlink_to("../../ann/level1/16_real.py")
-        found = find_solutions([tmp_path / "s", tmp_path / "s/ann"], catalog)
-        assert [held.label for held in found] == [
-            "ann/level1/16_again.py",
-            "ann/level1/16_real.py",
-            "bob/level1/16_real.py",
-        ]
+    def test_a_given_file_may_be_a_link(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "mine.py")
+        (tmp_path / "again.py").symlink_to("mine.py")
+        found = find_solutions([tmp_path / "mine.py", tmp_path / "again.py"], catalog, problem_id="level1/16")
+        assert [held.label for held in found] == ["again.py", "mine.py"]
 
     def test_a_folder_that_can_not_be_read_is_told_and_not_left_out(self, catalog: Catalog) -> None:
         with TemporaryDirectory() as made:
@@ -440,20 +441,33 @@ class TestSolutions:
                 (folder / "bob").chmod(0o755)
         assert finding == f"{folder}/bob: can't be read: Permission denied"
 
-    def test_a_linked_folder_is_told_where_it_leads_out_and_counts_once_where_not(
-        self, tmp_path: Path, catalog: Catalog
-    ) -> None:
+    def test_a_linked_folder_is_told_and_not_followed(self, tmp_path: Path, catalog: Catalog) -> None:
         write(tmp_path / "s/ann/level1/16_real.py")
-        (tmp_path / "s/again").symlink_to(tmp_path / "s/ann")
-        (tmp_path / "s/ann/round").symlink_to(tmp_path / "s")
-        assert [held.label for held in find_solutions([tmp_path / "s"], catalog)] == ["ann/level1/16_real.py"]
         write(tmp_path / "elsewhere/level1/16_theirs.py")
         (tmp_path / "s/bob").symlink_to(tmp_path / "elsewhere")
-        (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
-        assert "bob: a link that leads out of" in finding
-        (tmp_path / "s/bob").unlink()
-        (tmp_path / "s/_bob").symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "s/ann/round").symlink_to(tmp_path / "s")
+        found = findings(find_solutions, [tmp_path / "s"], catalog)
+        assert [line.partition(": ")[0] for line in found] == [f"{tmp_path}/s/bob", f"{tmp_path}/s/ann/round"]
+        assert all(": it is a link" in line for line in found)
+        (tmp_path / "s/ann/round").unlink()
+        (tmp_path / "s/bob").rename(tmp_path / "s/_bob")
         assert len(find_solutions([tmp_path / "s"], catalog)) == 1
+
+    def test_the_author_is_the_first_folder_below_the_given_one(self, tmp_path: Path, catalog: Catalog) -> None:
+        """A folder in an author's folder can't put a record into another author's row."""
+        write(tmp_path / "s/good/level1/16_mine.py")
+        write(tmp_path / "s/bad/good/level1/16_evil.py")
+        write(tmp_path / "s/bad/good/level_1_problem_17_sample_0_kernel.py")
+        write(tmp_path / "s/bad/author.yaml", "model: m-1\n")
+        write(tmp_path / "s/bad/good/author.yaml", "model: m-2\n")
+        for given in ([tmp_path / "s"], [tmp_path / "s/bad", tmp_path / "s"]):
+            found = find_solutions(given, catalog)
+            assert [(held.author, held.label) for held in found] == [
+                ("bad", "bad/good/level1/16_evil.py"),
+                ("bad", "bad/good/level_1_problem_17_sample_0_kernel.py"),
+                ("good", "good/level1/16_mine.py"),
+            ]
+        assert find_authors(found)[0] == {"bad": Author(name="bad", model="m-1")}
 
     def test_a_problem_is_no_solution_of_itself(self, root: Path, catalog: Catalog) -> None:
         found = findings(find_solutions, [root], catalog)
@@ -490,6 +504,18 @@ class TestSolutions:
         assert b.failure is None
         # Whoever mends the file, by whatever means, gets a new verdict from a resumed run.
         assert len({a.digest, b.digest, c.digest}) == 3
+
+    @pytest.mark.parametrize("name", ["utf-7", "latin-1", "unicode_escape", "nonsense"])
+    def test_a_file_of_another_encoding_has_its_verdict(self, tmp_path: Path, catalog: Catalog, name: str) -> None:
+        write(tmp_path / "s/ann/level1/16_a.py", f"#!/usr/bin/python\n# -*- coding: {name} -*-\n")
+        write(tmp_path / "s/ann/level1/16_b.py", "# -*- coding: utf-8 -*-\nx = 'é'\n")
+        a, b = find_solutions([tmp_path / "s"], catalog)
+        assert a.failure is not None
+        assert a.failure.status is Status.syntax_error
+        assert a.failure.reason == (
+            f"line 2: the file declares the encoding {name}: save it as UTF-8 and remove the declaration"
+        )
+        assert b.failure is None
 
     def test_solutions_of_a_problem_that_can_not_be_read_are_found(self, root: Path, tmp_path: Path) -> None:
         write(root / "level1/16_Matmul_with_transposed_A.py", "(")

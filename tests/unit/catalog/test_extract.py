@@ -164,6 +164,22 @@ def test_a_draft_that_was_never_closed_does_not_swallow_the_next() -> None:
     assert tag_of(f"```python\n{GOOD.format(tag='a')}</think>\n{good('b')}") == "b"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        good("b").rstrip().removesuffix("```"),
+        f"It is:\n\n{GOOD.format(tag='b')}",
+        f"```text\n{GOOD.format(tag='b')}```\n",
+    ],
+    ids=["never closed", "no fence", "no Python"],
+)
+def test_a_rejected_draft_does_not_replace_an_answer_that_is_not_complete(answer: str) -> None:
+    found = extract(f"<think>\n{good('a')}but this is wrong</think>\n{answer}")
+    assert found.source is None
+    assert "the reasoning that ends on line" in found.reason
+    assert "was not searched" in found.reason
+
+
 def test_cut_off_answers_have_no_solution() -> None:
     found = extract("```python\n" + GOOD.format(tag="a"))
     assert found.source is None

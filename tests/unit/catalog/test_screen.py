@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness.catalog.screen import RULES, Weight, screen, screen_cuda
+from harness.catalog.screen import RULES, Screening, Weight, screen, screen_cuda
 from harness.catalog.screen.findings import MAX_FINDINGS
 from harness.cli import main
 from harness.core.choices import DeviceKind
@@ -273,3 +275,12 @@ def test_the_rules_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in shown for name in RULES)
     assert main(["screen", "--rules", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == len(RULES)
+
+
+@pytest.mark.parametrize("screened", [screen, screen_cuda])
+def test_a_file_that_would_take_minutes_is_not_looked_at(screened: Callable[[str], Screening]) -> None:
+    begin_s = time.process_time()
+    found = screened("a<" * 300_000)
+    assert time.process_time() - begin_s < 1.0
+    assert found.unreadable == "600000 characters, more than 262144: not looked at"
+    assert screened("x = 1  # " + "y" * 200_000).unreadable is None

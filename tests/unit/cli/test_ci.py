@@ -223,14 +223,15 @@ def test_what_can_not_be_evaluated_fails_the_submission(repo: Repo, call: Call, 
     (repo.folder / "solutions/ann/level1/19_link.py").symlink_to("/etc/passwd")
     repo.write("solutions/ann/level9/3_unknown.py", RIGHT)
     repo.write("solutions/ann/level1/notes.py", RIGHT)
-    # In results it would stand for somebody else's.
-    repo.write("solutions/mine/ann/level1/19_old.py", WRONG)
+    # Its last folders are another author's; it counts for the first one.
+    repo.write("solutions/mine/ann/level1/19_old.py", BROKEN)
     repo.commit()
     assert call() == 1
+    (scored,) = document(tmp_path)["solutions"]  # type: ignore[misc]
+    assert (scored["author"], scored["solution"]) == ("mine", "mine/ann/level1/19_old.py")
     rejected = {item["path"]: item["reason"] for item in document(tmp_path)["rejected"]}  # type: ignore[attr-defined]
     assert "a link" in rejected["solutions/ann/level1/19_link.py"]
     assert "no problem 'level9/3'" in rejected["solutions/ann/level9/3_unknown.py"]
-    assert "ann/level1/19_old.py: rename this file" in rejected["solutions/mine/ann/level1/19_old.py"]
     assert "its path names no problem" in rejected["solutions/ann/level1/notes.py"]
     assert not any("--" in reason for reason in rejected.values()), "harness ci has no such option"
     assert not any(str(tmp_path) in reason or "harness-ci-" in reason for reason in rejected.values())

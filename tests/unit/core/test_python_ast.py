@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -72,3 +73,38 @@ def test_a_name_of_too_many_parts_is_refused_before_the_parser_keeps_each_beginn
 )
 def test_what_only_looks_like_one_is_parsed(text: str) -> None:
     assert isinstance(python_ast.parse(text), ast.Module)
+
+
+COMMENTS = [
+    *(
+        "# coding: utf-7",
+        "# -*- coding: utf-7 -*-",
+        "# vim: set fileencoding=utf-7 :",
+        "#coding=utf-7",
+        "\t\f# coding: \tutf-7",
+    ),
+    *(
+        "# a\n# coding: utf-7",
+        "\n# coding: utf-7",
+        "\r# coding: utf-7",
+        "# a\r\n# coding: utf-7",
+        "# a\r# coding: utf-7",
+    ),
+    *("x = 1\n# coding: utf-7", "\n\n# coding: utf-7", "# utf-7", "# coding utf-7", "# coding: ", "'# coding: utf-7'"),
+    *("# coding: utf-8", "# coding: UTF_8", "# coding: utf8", "# coding: utf-8-unix", "# coding coding: utf-7"),
+    *("# coding: utf-8 coding: utf-7", "'''\n# coding: utf-7\n'''", "# a \\\n# coding: utf-7", ""),
+]
+
+
+@pytest.mark.parametrize("comment", COMMENTS, ids=ascii)
+@pytest.mark.filterwarnings("ignore")
+def test_an_encoding_is_declared_where_the_compiler_obeys_it(comment: str) -> None:
+    """UTF-7 reads `+AGEAYg-` as `ab`, UTF-8 as it is written."""
+    source = f"{comment}\nread = '+AGEAYg-'\n"
+    held: dict[str, str] = {}
+    exec(compile(source.encode(), "held.py", "exec"), held)
+    declared = python_ast.declared_encoding(source)
+    is_utf8 = declared is None or python_ast.is_utf8(declared.name)
+    assert is_utf8 == (held["read"] == "+AGEAYg-")
+    if declared is not None:
+        assert "coding" in re.split("\r\n|\r|\n", source)[declared.line - 1]

@@ -17,7 +17,7 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.kernelbench import export_run, import_results
 from harness.results.kernelbench.formats import KernelBenchError, KernelBenchSample, read_baseline, read_eval_results
-from harness.results.kernelbench.importing import LABEL, OTHER_HARDWARE
+from harness.results.kernelbench.importing import EXCESSIVE_SPEEDUP, IMPLAUSIBLE_TIME, LABEL, OTHER_HARDWARE
 from harness.results.kernelbench.metrics import metrics, pass_at_k_document
 from harness.results.leaderboard import By, leaderboard
 from harness.results.reader import StoreUnavailable
@@ -246,6 +246,12 @@ def test_a_compiled_baseline_gives_a_speedup_of_its_own(theirs: Path, tmp_path: 
         ('{"1": [{"compiled": true}]}', "correctness must be true or false"),
         ('{"1": [{"compiled": true, "correctness": true, "sample_id": -1}]}', "sample_id"),
         ('{"1": [3]}', "problem 1, entry 0"),
+        (f'{{"1": [{{"compiled": true, "correctness": true, "sample_id": 1{"0" * 5000}}}]}}', "sample_id must be"),
+        (
+            f'{{"1": {{"compiled": true, "correctness": true, "metadata": {{"a": {"[" * 900}{"]" * 900}}}}}}}',
+            "problem 1, entry 0, metadata: nests more than 20 levels",
+        ),
+        (f'{{"1": {"[" * 100_000}', "nests more levels than Python reads"),
     ],
 )
 def test_what_can_not_be_understood_is_named(tmp_path: Path, content: str, said: str) -> None:
@@ -254,6 +260,62 @@ def test_what_can_not_be_understood_is_named(tmp_path: Path, content: str, said:
     with pytest.raises(KernelBenchError, match=said) as caught:
         read_eval_results(path, level=1)
     assert str(path) in str(caught.value)
+
+
+V2 = {"ref_runtime": 2.0, "ref_runtime_stats": {"mean": 2.0, "std": 0.01}}
+
+
+def test_the_references_time_in_the_same_evaluation_gives_the_speedup(theirs: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "mine/eval_results.json", {"1": [entry(ms=0.5) | V2], "2": [entry(ms=0.5)]})
+    done = import_results(path, tmp_path / "run", level=1, author="me")
+    one, two = RunStore.open(tmp_path / "run").records()
+    assert (one.speedup, two.speedup) == (4.0, None)
+    assert OTHER_HARDWARE not in one.labels
+    assert one.timing is not None
+    assert one.timing["kernelbench"]["baseline_stats_ms"]["eager"]["std"] == 0.01
+    assert done.metrics.geomean == 4.0
+    assert any("(ref_runtime)" in note for note in done.notes)
+    # A file of baseline times that the user names comes first.
+    baseline = write(tmp_path / "baseline_time_torch.json", {"level1": {"1_one.py": {"mean": 1.0}}})
+    import_results(path, tmp_path / "run2", level=1, author="me", baselines=[baseline])
+    assert [record.speedup for record in RunStore.open(tmp_path / "run2").records()] == [2.0, None]
+
+
+def test_a_speedup_that_kernelbench_flags_is_labelled(tmp_path: Path) -> None:
+    flagged = entry(0, ms=0.1, excessive_speedup=True) | V2
+    path = write(tmp_path / "eval_results.json", {"1": [flagged, entry(1, ms=1.9, excessive_speedup=False) | V2]})
+    done = import_results(path, tmp_path / "run", level=1, author="me")
+    assert [(record.speedup, EXCESSIVE_SPEEDUP in record.labels) for record in done.records] == [
+        (20.0, True),
+        (pytest.approx(2.0 / 1.9), False),
+    ]
+    assert done.records[0].reason.endswith("; KernelBench flags its speedup as excessive; 20x eager")
+    assert any("flags 1 speedups as excessive" in note for note in done.notes)
+
+
+@pytest.mark.parametrize("text", ["1e-9", "1" + "0" * 400, "1" + "0" * 5000, "Infinity", "1e300"])
+@pytest.mark.parametrize("name", ["runtime", "ref_runtime"])
+def test_a_time_that_no_call_takes_ranks_nowhere(tmp_path: Path, text: str, name: str) -> None:
+    odd = entry(0, ms=1.0) | V2 | {name: "HERE"}
+    path = write(tmp_path / "eval_results.json", {"1": [odd, entry(1, ms=1.0) | V2]})
+    path.write_text(path.read_text().replace('"HERE"', text))
+    done = import_results(path, tmp_path / "run", level=1, author="me")
+    first, second = RunStore.open(tmp_path / "run").records()
+    assert (first.status, first.speedup, second.speedup) == (Status.passed, None, 2.0)
+    assert IMPLAUSIBLE_TIME in first.labels
+    assert "is no time of a call (plausible: 0.0001 to 1e+09 ms)" in first.reason
+    assert any("1 samples have no speedup: their times are outside" in note for note in done.notes)
+    baseline = tmp_path / "baseline_time_torch.json"
+    baseline.write_text(f'{{"level1": {{"1_one.py": {{"mean": {text}}}}}}}')
+    with pytest.raises(KernelBenchError, match="is no time of a reference"):
+        import_results(path, tmp_path / "run2", level=1, author="me", baselines=[baseline])
+
+
+def test_an_implausible_time_that_no_speedup_uses_changes_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "eval_results.json", {"1": [entry(0, ms=1.0) | V2 | {"ref_runtime": 1e-9}]})
+    baseline = write(tmp_path / "baseline_time_torch.json", {"level1": {"1_one.py": {"mean": 3.0}}})
+    (record,) = import_results(path, tmp_path / "run", level=1, author="me", baselines=[baseline]).records
+    assert (record.speedup, IMPLAUSIBLE_TIME in record.labels) == (3.0, False)
 
 
 def test_a_sample_given_twice_and_a_strange_baseline_are_errors(tmp_path: Path) -> None:

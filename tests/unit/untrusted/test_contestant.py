@@ -101,6 +101,13 @@ def test_a_solution_is_loaded_with_the_references_state_and_called(contestant: C
     assert arena.tensor(512, (3,), torch.float32).tolist() == [4.0, 8.0, 12.0]
 
 
+def test_the_text_that_was_read_is_compiled_whatever_encoding_it_declares(contestant: Contestant, arena: Arena) -> None:
+    hidden = "# coding: utf-7\n" + SOLUTION + "\n# +AAo-raise SystemExit('hidden')\n"
+    contestant.handle(load(hidden), [])
+    contestant.handle(burst(), [])
+    assert broken(contestant, load("# coding: utf-7\nx = '\u2265'\n")).kind == "NoModelNew"
+
+
 def test_the_state_is_put_back_before_each_call(contestant: Contestant, arena: Arena) -> None:
     forgetful = SOLUTION.replace("return x", "self.weight.data.add_(1.0)\n        return x")
     contestant.handle(load(forgetful), [])

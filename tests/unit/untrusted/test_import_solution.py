@@ -75,6 +75,20 @@ def test_compiled_at_import(run: Harvester) -> None:
     assert found.specs[0].functions == (("f", "f"),)
 
 
+def test_the_text_that_was_read_is_compiled_whatever_encoding_it_declares(
+    zygotes: BuilderZygotes, tmp_path: Path
+) -> None:
+    request = Request(
+        source=f"# coding: utf-7\n{HEAD}ext = {EXT}\n{MODEL}\n# +AAo-raise SystemExit('hidden')\n",
+        filename="mine.py",
+        arguments=None,
+        refused={},
+        seed=0,
+    )
+    found = harvest(request, zygote=zygotes.torch, sandbox="auto", log_path=tmp_path / "log", timeout_s=60.0)
+    assert (names(found), found.failure) == (["ext"], None)
+
+
 def test_compiled_in_the_constructor_with_arguments(run: Harvester) -> None:
     found = run(
         f"""

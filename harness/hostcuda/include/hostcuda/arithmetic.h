@@ -56,12 +56,12 @@ template <class T, class N> HOSTCUDA_INLINE decltype(auto) operator>>=(T& left, 
     else return left >>= count.value;
 }
 
-// PTX, cvt.rzi: the nearest number that there is; NaN is 0, in 64 bits the lowest signed one. Types below 32 bits are cut from 32.
+// PTX, cvt.rzi: the nearest number that there is; NaN is the highest bit alone, but 0 from float to 32 bits. Types below 32 bits are cut from 32.
 template <class T, class F> HOSTCUDA_INLINE T saturated(F value) {
     using Wide = std::conditional_t<(sizeof(T) > 4), T, std::conditional_t<std::is_signed_v<T>, int, unsigned>>;
     using Limits = std::numeric_limits<Wide>;
     constexpr F beyond = F(Limits::max() / 2 + 1) * 2;  // a power of two
-    if (value != value) return sizeof(T) > 4 ? static_cast<T>(1ull << 63) : T{0};
+    if (value != value) return sizeof(Wide) == 4 && std::same_as<F, float> ? T{0} : static_cast<T>(1ull << (8 * sizeof(Wide) - 1));
     if (value >= beyond) return static_cast<T>(Limits::max());
     if (value < F(Limits::min())) return static_cast<T>(Limits::min());
     return static_cast<T>(static_cast<Wide>(value));

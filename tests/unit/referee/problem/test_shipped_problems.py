@@ -13,6 +13,7 @@ import torch
 
 from harness.catalog import Catalog, load_problems
 from harness.catalog.problems import read_yaml
+from harness.catalog.sizes import evaluate
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
@@ -163,6 +164,27 @@ def test_sizes_of_every_workload_are_what_they_are_for(problem: Problem) -> None
         assert "float32" not in kinds
     if problem.id in KERNELBENCH_SHAPES:
         assert [leaf.shape for leaf in made["full"].inputs] == KERNELBENCH_SHAPES[problem.id]
+
+
+ONE_PASS = [
+    ("level1/35", "features // num_groups * dim1 * dim2", 32768),
+    ("level1/40", "features * dim1 * dim2", 8192),
+    ("level1/89", "length", 4096),
+    ("level1/91", "length", 4096),
+    ("level1/95", "num_classes", 1024),
+    ("level1/101", "M", 256),
+    ("level1/111", "columns", 256),
+    ("level1/111", "added", 2048),
+    ("level2/137", "length", 128),
+    ("level2/137", "head_dim", 32),
+]
+"""What a block of the tuned or example solution takes at a time."""
+
+
+@pytest.mark.parametrize(("key", "extent", "one_pass"), ONE_PASS)
+def test_a_small_size_takes_more_than_one_pass(key: str, extent: str, one_pass: int) -> None:
+    """Otherwise loops run once, and no wrong step, missing barrier between passes or lost total is noticed."""
+    assert evaluate(extent, CATALOG[key].workloads["small"].sizes) > one_pass
 
 
 def test_the_reference_is_sound_on_every_variant(problem: Problem) -> None:

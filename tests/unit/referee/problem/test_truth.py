@@ -32,11 +32,9 @@ def get_init_inputs():
 """
 
 
-def workspace_of(source: str) -> Workspace:
+def workspace_of(source: str, kind: DeviceKind = DeviceKind.HOST) -> Workspace:
     problem = Problem(id="level1/1", name="sum", path=Path("1_sum.py"), source=source, digest=source)
-    held = Workspace(
-        problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1)
-    )
+    held = Workspace(problem, Workload(name="full"), open_device(kind), sets_wanted=3, secret=random.Random(1))
     for index in range(3):
         held.draw(index)
     return held
@@ -243,3 +241,23 @@ def test_numbers_beside_the_tensors_that_are_infinite_are_matched_by_no_other() 
         verifier = Verifier(workspace, required=PrecisionClass.FP32, coerce=False)
         (finding,) = verifier.check([planned_call], replace(done, claims=claims), with_reference=False)
         assert (finding.failure is None) is right, said
+
+
+@pytest.mark.parametrize("kind", [DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
+def test_where_whole_inputs_do_not_fit_the_truth_is_computed_by_rows(
+    kind: DeviceKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = workspace_of(PROBLEM, kind)
+    whole = held.truth(0)
+    device = held.device.torch_device
+
+    def too_much(*_: object, **__: object) -> Answer:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(held.oracle, "_truth_on", too_much)
+    if kind is DeviceKind.HOST:
+        monkeypatch.setattr(held.oracle, "_places", lambda: [(device, True)])
+    by_rows = held.truth(0)
+    assert (whole.source, by_rows.source) == (f"float64 {device.type}", f"float64 {device.type}, by rows")
+    assert torch.equal(whole.answer.leaves[0].cpu(), by_rows.answer.leaves[0].cpu())
+    assert by_rows.answer.leaves[0].dtype is torch.float64

@@ -24,7 +24,7 @@ from harness.referee.timing.reference_timing import ProblemCalibration, Referenc
 from harness.referee.timing.rounds import ReferenceBurst, Round, Rounds
 from harness.referee.timing.speedup import (
     BUSY_HOST,
-    DISTURBED_FACTOR,
+    DISTURBED_BASELINE,
     HOST_BIAS_S,
     LEAST_ROUNDS,
     NOT_QUEUED,
@@ -40,6 +40,7 @@ from harness.referee.timing.speedup import (
 )
 
 BURSTS = [[1.0, 1.02, 0.98], [1.01, 0.99, 1.0]]
+SOLUTION = [[0.5], [0.5]]
 
 
 def quiet_of(reference_s: float, log_width: float = 0.005) -> ReferenceTiming:
@@ -54,21 +55,21 @@ def quiet_of(reference_s: float, log_width: float = 0.005) -> ReferenceTiming:
 
 def test_a_baseline_that_a_solution_slowed_counts_as_it_was_before() -> None:
     slowed = [[2.0 * time_s for time_s in burst] for burst in BURSTS]
-    bursts, disturbed = _undisturbed(slowed, quiet_of(1.0))
-    assert disturbed
+    bursts, slower = _undisturbed(slowed, SOLUTION, quiet_of(1.0))
+    assert slower == pytest.approx(2.0)
     assert [time_s for burst in bursts for time_s in burst] == pytest.approx([t for burst in BURSTS for t in burst])
 
 
-@pytest.mark.parametrize("quiet_s", [1.0, 2.0, 1.0 / DISTURBED_FACTOR + 1e-6])
-def test_small_differences_and_slower_beginnings_change_nothing(quiet_s: float) -> None:
-    assert _undisturbed(BURSTS, quiet_of(quiet_s)) == (BURSTS, False)
+@pytest.mark.parametrize("quiet_s", [1.0, 2.0, 1.0 / 1.0049])
+def test_differences_within_the_noise_and_slower_beginnings_change_nothing(quiet_s: float) -> None:
+    assert _undisturbed(BURSTS, SOLUTION, quiet_of(quiet_s)) == (BURSTS, 1.0)
 
 
-@pytest.mark.parametrize(("slower", "counts"), [(1.15, False), (1.25, True)])
-def test_what_the_noise_floor_allows_comes_on_top(slower: float, counts: bool) -> None:
+@pytest.mark.parametrize(("slower", "counts"), [(1.05, False), (1.11, True)])
+def test_the_noise_floor_of_the_reference_alone_is_the_limit(slower: float, counts: bool) -> None:
     slowed = [[slower * time_s for time_s in burst] for burst in BURSTS]
-    assert _undisturbed(slowed, quiet_of(1.0, math.log(1.1)))[1] is counts
-    assert _undisturbed(slowed, quiet_of(1.0))[1] is True
+    assert (_undisturbed(slowed, SOLUTION, quiet_of(1.0, math.log(1.1)))[1] > 1.0) is counts
+    assert _undisturbed(slowed, SOLUTION, quiet_of(1.0))[1] == pytest.approx(slower)
 
 
 OVERHEAD_S = 200e-6
@@ -222,6 +223,35 @@ def test_inside_the_noise_floor_it_is_the_same(solution_s: float, words: str) ->
     found = judged(10e-6, solution_s)
     assert words in found.reason
     assert found.speedup == pytest.approx(10e-6 / solution_s, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("slower", "rounds_slowed"),
+    [(1.01, 4), (1.03, 4), (1.09, 4), (2.0, 4), (1.03, 3), (1.09, 3), (2.0, 3), (1.09, 2), (2.0, 2)],
+)
+def test_a_reference_that_a_solution_slows_gains_nothing_for_it(slower: float, rounds_slowed: int) -> None:
+    """Its twin, which leaves the reference alone, is 1.25 times as fast as eager, too."""
+    honest, cheat = rounds(10e-6, 8e-6), rounds(10e-6, 8e-6)
+    for number, made in enumerate(cheat.held[:rounds_slowed]):
+        times = tuple(replace(time, device_s=time.device_s * slower) for time in made.reference.times)
+        cheat.held[number] = replace(made, reference=replace(made.reference, times=times))
+    twin, found = (judge_times(held, device=DeviceKind.CUDA, known=KNOWN) for held in (honest, cheat))
+    assert twin.labels == ()
+    assert twin.speedup == pytest.approx(1.25, rel=1e-3)
+    assert twin.timing["beside_reference_s"] == pytest.approx(10e-6, rel=1e-3)
+    assert found.labels == (DISTURBED_BASELINE,)
+    assert found.speedup is not None
+    assert found.speedup <= twin.speedup * 1.002
+    if rounds_slowed > 2:
+        assert found.timing["beside_reference_s"] == pytest.approx(slower * 10e-6, rel=2e-3)
+    assert found.timing["quiet_reference_s"] == 10e-6
+    assert "slower beside it, so its earlier time counts" in found.reason
+
+
+def test_a_reference_slower_within_its_noise_counts_as_it_is() -> None:
+    found = judged(10.05e-6, 8e-6)
+    assert found.labels == ()
+    assert found.speedup == pytest.approx(10.05 / 8, rel=1e-3)
 
 
 def test_a_drift_of_the_reference_widens_the_floor() -> None:
