@@ -492,6 +492,7 @@ def _compile(
     whole = unit.path.with_suffix(".ii")
     whole.write_text(device.restored(source.text, refused_declarations(source.refused)))
     code, log = _run([*command, "-fpreprocessed", "-c", "-o", made, str(whole)], unit.path.parent, begun)
+    whole.unlink()
     errors = refused_in(log, source.functions, source.refused, partial(_is_foreign, job))
     if errors and not found.lacking:
         return _REFUSED, errors + log
@@ -503,11 +504,13 @@ def _preprocessed(command: Sequence[str], path: Path, folder: Path) -> tuple[int
     made = path.with_suffix(".e")
     code, log = _run([*command, "-E", "-fpch-preprocess", "-o", str(made), str(path)], folder, None)
     text = made.read_text(errors="replace") if code == 0 else ""
-    units, lean, own = folder.glob("*.cpp"), str(folder / _OWN), str(folder)
-    not_own = {str(unit) for unit in units}
+    made.unlink(missing_ok=True)  # with all of torch, these are tens of megabytes
+    not_own = {str(unit) for unit in folder.glob("*.cpp")}
 
     def owns(file: str) -> bool:
-        return file == "cuda.cu" or (file.startswith(own) and not file.startswith(lean) and file not in not_own)
+        return file == "cuda.cu" or (
+            file.startswith(f"{folder}/") and not file.startswith(f"{folder / _OWN}/") and file not in not_own
+        )
 
     return code, log, author_text(text, owns)
 

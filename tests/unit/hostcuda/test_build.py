@@ -610,6 +610,22 @@ def test_what_only_the_extensions_own_headers_call_is_there(headers: build.Prepa
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
 
 
+def test_kernels_and_errors_of_the_extensions_own_headers_are_as_in_the_source(
+    headers: build.PreparedHeaders, tmp_path: Path
+) -> None:
+    own = "__global__ void half(float* x) { __shared__ float s[32]; s[0] = x[0]; x[1] = s[0]; }\n"
+    own += "inline void halves(float* x) { half<<<1, 32>>>(x); }\n"
+    (tmp_path / "halves.cuh").write_text(own)
+    spec = spec_of('#include "halves.cuh"\nvoid f(torch::Tensor x) { halves(x.data_ptr<float>()); }\n')
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers, own_headers=(own,)), tmp_path)
+    assert code == 0, log
+    wrong = own + "inline float act(float v) { return v; }\n__global__ void k(float* x) {\n  x[0] = act(x[1]);\n}\n"
+    (tmp_path / "halves.cuh").write_text(wrong)
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers, own_headers=(wrong,)), tmp_path)
+    assert code != 0
+    assert 'halves.cuh:5:13: error: calling a __host__ function("act")' in log
+
+
 def test_whatever_translates_a_source_is_in_the_fingerprint() -> None:
     script = (
         "import sys, harness.hostcuda.translate.compile\n"
