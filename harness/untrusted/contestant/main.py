@@ -48,6 +48,9 @@ from harness.untrusted.contestant.outputs import OutputSnapshot, reshaped
 
 MODULE_NAME = "solution"
 
+KEEPING_BYTES = 2 * 2**30
+"""GPU memory of a process, cache flush included, up to which the latest result stays alive."""
+
 
 class NoModelNew(Exception):
     """The solution's module has no class ModelNew."""
@@ -273,7 +276,8 @@ class Contestant:
         def after(result: object) -> None:
             snapshot.take(result)
             snapshot.missing = self._state.copy_to(burst.state_names, state_slots)
-            self._previous, snapshot.result = snapshot.kept, None
+            self._keep(snapshot.result)
+            snapshot.result = None
 
         return QueuedStep(before=before, forward=forward, after=after)
 
@@ -365,7 +369,7 @@ class Contestant:
             times: CallTime = timer(forward, snapshot.take, before)
             missing = self._state.copy_to(burst.state_names, state_slots)
             self._device.synchronize()
-        self._previous = snapshot.kept
+        self._keep(snapshot.result)
         return CallClaim(
             device_s=times.device_s,
             window_s=times.window_s,
@@ -374,6 +378,17 @@ class Contestant:
             state_missing=tuple(missing),
             reshaped=reshaped(list(zip(inputs, call.inputs, strict=True))),
         )
+
+    def _keep(self, result: object) -> None:
+        """Keep a call's result alive until the next has returned, lest that gets its address.
+
+        Not if the process holds much memory: a result in a large block that was freed would keep the next call from
+        using the block again.
+        """
+        assert self._device is not None
+        device = self._device.torch_device
+        held = torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
+        self._previous = result if held <= KEEPING_BYTES else None
 
     def _late_words(self, calls: Sequence[Call]) -> list[Callable[[], None] | None]:
         """Return for each call the function that writes its withheld words as it begins."""

@@ -23,9 +23,6 @@ from harness.untrusted.contestant.pristine_torch import (
     without_modes,
 )
 
-KEPT_BYTES = 256 * 2**20
-"""Largest outputs that stay alive until the next call has returned."""
-
 
 class OutputSnapshot:
     """Records the structure of a call's outputs, and copies their bytes to buffers."""
@@ -76,14 +73,6 @@ class OutputSnapshot:
         for number in disordered:
             leaves[number] = leaves[number].resolve_neg().resolve_conj().contiguous()
         return unflatten(tree, leaves)
-
-    @property
-    def kept(self) -> object:
-        """The result to keep alive, lest the next call's output gets its address.
-
-        None if it is large: the next call may need its memory.
-        """
-        return self.result if sum(slot.nbytes for slot in self._slots) <= KEPT_BYTES else None
 
     def take(self, result: object) -> None:
         with without_modes():

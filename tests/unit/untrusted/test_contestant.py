@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -210,3 +211,15 @@ def test_inputs_have_the_strides_of_their_places_and_changed_shapes_are_told(
     (claim,) = BurstDone.from_json(contestant.handle(request, [])).claims
     assert arena.tensor(512, (3,), torch.float32).tolist() == [0.0, 2.0, 4.0]
     assert claim.reshaped == ((0, (1, 3)),)
+
+
+@pytest.mark.parametrize(("reserved", "kept"), [(2**30, True), (3 * 2**30, False)])
+def test_a_result_stays_alive_while_the_process_holds_little_memory(
+    monkeypatch: pytest.MonkeyPatch, reserved: int, kept: bool
+) -> None:
+    contestant = Contestant()
+    contestant._device = SimpleNamespace(torch_device=torch.device("cuda", 0))  # type: ignore[assignment]
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: reserved)
+    result = torch.zeros(1)
+    contestant._keep(result)
+    assert (contestant._previous is result) is kept

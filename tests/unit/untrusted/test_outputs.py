@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.untrusted.contestant import outputs
 from harness.untrusted.contestant.outputs import OutputSnapshot
 
 
@@ -106,13 +105,3 @@ def test_coercion_keeps_where_the_solution_left_each_tensor() -> None:
     assert snapshot.leaves[0].device == "cpu"
     three = (torch.ones(2), torch.ones(2))
     assert OutputSnapshot([torch.empty(2)], None).coerce(three) is three, "another number of outputs: left as it is"
-
-
-def test_a_large_result_is_not_kept_beside_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "KEPT_BYTES", 16)
-    for values, kept in ((4, True), (5, False)):
-        snapshot = OutputSnapshot([torch.zeros(values)], None)
-        result = torch.ones(values)
-        snapshot.take(result)
-        assert (snapshot.kept is result) is kept
-        assert kept or snapshot.kept is None
