@@ -115,7 +115,9 @@ def main(folder: Path) -> int:
     cpp = "\n".join(job["cpp_sources"])
     texts = {"cuda.cu": cuda, "main.cpp": cpp}
     available = Path(job["headers"]["folder"]) / "include"
-    found = Findings([lack for file, text in texts.items() for lack in among_includes(file, text, available)])
+    found = TranslationFindings(
+        [lack for file, text in texts.items() for lack in among_includes(file, text, available)]
+    )
     code, log = 1, ""
     if found.lacking or not (log := undeclared(texts, job)):
         code, log = _build(folder, job, texts, found)
@@ -144,7 +146,7 @@ def main(folder: Path) -> int:
 
 
 @dataclass(slots=True)
-class Findings:
+class TranslationFindings:
     """What the translation finds in the sources."""
 
     lacking: list[MissingConstruct] = field(default_factory=list)
@@ -164,7 +166,7 @@ class _Unit:
     host: str | None = None
 
 
-def _build(folder: Path, job: dict[str, Any], texts: dict[str, str], found: Findings) -> tuple[int, str]:
+def _build(folder: Path, job: dict[str, Any], texts: dict[str, str], found: TranslationFindings) -> tuple[int, str]:
     """Compile lean, then with all headers if that fails; code and log of the last try."""
     bound = _bound(job, texts)
     lean = None if bound is None else _lean_units(folder, job, texts, bound)
@@ -426,7 +428,7 @@ def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
         process.kill()
 
 
-def _compile_all(job: dict[str, Any], units: Sequence[_Unit], found: Findings) -> tuple[int, str]:
+def _compile_all(job: dict[str, Any], units: Sequence[_Unit], found: TranslationFindings) -> tuple[int, str]:
     """Compile units at the same time.
 
     Returns code and log of the first one that fails, in their order.
@@ -447,7 +449,7 @@ def _compile_all(job: dict[str, Any], units: Sequence[_Unit], found: Findings) -
 
 
 def _compile(
-    job: dict[str, Any], unit: _Unit, found: Findings, *, begun: list[subprocess.Popen[str]] | None = None
+    job: dict[str, Any], unit: _Unit, found: TranslationFindings, *, begun: list[subprocess.Popen[str]] | None = None
 ) -> tuple[int, str]:
     """Compile one unit; exit code and log. The compiler's process is added to `begun`."""
     headers = job["headers"]
@@ -516,7 +518,7 @@ def _preprocessed(command: Sequence[str], path: Path, folder: Path) -> tuple[int
 
 
 def _is_foreign(job: dict[str, Any], name: str) -> bool:
-    """Whether a header of CUDA, torch or the standard library may declare a function of that name."""
+    """Whether a header may declare a function of that name."""
     operators = Path(job["headers"]["torch_include"]) / "ATen" / "ops"
     return (
         name in names_of_headers(Path(job["headers"]["folder"]) / "include")

@@ -63,7 +63,7 @@ def _is_variable(declarator: Node) -> bool:
 
 
 def register_variables(state: SourceEdits, node: Node) -> None:
-    """Tell the runtime of device variables; `node` is their declaration outside functions."""
+    """Tell the runtime of the device variables that `node` declares."""
     if is_extern(state.tree, node) or node.parent is None:
         return
     found = []

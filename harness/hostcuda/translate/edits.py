@@ -78,7 +78,7 @@ class SourceEdits:
         self.edits.append(Edit(start, end, text + b"\n" * lines))
 
     def refusal(self, message: str, callee: str = "") -> bytes:
-        """A call that g++ warns of with `message` wherever it compiles it; `callee` is what the source calls there."""
+        """A call that g++ warns of with `message`; `callee` is what the source calls."""
         self.refused.append((message, callee))
         return b"::hostcuda_refused_%d()" % len(self.refused)
 

@@ -351,7 +351,7 @@ def _library(name: str) -> str | None:
 
 
 def _family(name: str) -> str | None:
-    """What of CUDA or torch a name belongs to; None for any other, and for one that the host device has."""
+    """What of CUDA or torch a name that is missing here belongs to; or None."""
     if name in _IN_PARTS:
         return _FOLDERS[name]
     if library := _library(name):

@@ -119,7 +119,7 @@ def _go_to(out: list[str], place: tuple[str, int] | None, file: str, line: int, 
 
 
 def _append(out: list[str], text: str, file: str, line: int) -> int:
-    """Append a line of the preprocessor's, without marks; the line of the file that it ends in."""
+    """Append a preprocessed line without marks; returns the line where it ends."""
     position = 0
     for found in _MARKS.finditer(text):
         if found[1] is not None and _MARK not in found[1]:

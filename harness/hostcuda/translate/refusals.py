@@ -1,4 +1,4 @@
-"""Let g++ find what nvcc refuses and g++ accepts: calls between host and device code, and kin.
+"""Let g++ find what nvcc refuses and g++ accepts.
 
 Runs in the builder's sandbox. Functions of the host get an attribute by which g++ warns of each call that it compiles,
 with the line; a call in device code is an error of nvcc's. Other constructs get a call of such a function beside them.
@@ -56,7 +56,7 @@ _CLASH = re.compile(
 
 
 def known_names(state: SourceEdits) -> Names:
-    """The names at namespace scope that nothing else in the source has, and what they mean."""
+    """Names at namespace scope that are unique in the source, with their meaning."""
     meanings = dict(_functions(state)) | dict(_variables(state))
     found: dict[bytes, list[str]] = {}
     for node in walk(state.tree.root):
@@ -198,7 +198,7 @@ def _in_device_code(state: SourceEdits, names: Names, node: Node) -> str:
 
 
 def declared_refusals(state: SourceEdits) -> str:
-    """The errors of nvcc for declarations that g++ accepts, as lines of a compiler's log."""
+    """Errors of nvcc for declarations that g++ accepts, as lines of a log."""
     log = ""
     for node in walk(state.tree.root):
         result = node.child_by_field_name("type") if node.type in {"function_definition", "declaration"} else None
@@ -263,7 +263,7 @@ def in_log(
 
 
 def _device_function(spans: Iterable[FunctionLines], file: str, line: int) -> FunctionLines | None:
-    """The device function of a line; None if the line, or a part of it, belongs to another side."""
+    """The device function of a line; None if another side has a part of it."""
     around = [each for each in spans if each.file == file and each.first <= line <= each.last]
     inside = [each for each in around if each.first < line < each.last]
     closest = min(inside, key=lambda each: each.last - each.first, default=None)

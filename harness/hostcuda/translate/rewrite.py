@@ -1,4 +1,4 @@
-"""Turn preprocessed CUDA C++ into C++ for the host device, by edits of its syntax tree.
+"""Turn preprocessed CUDA C++ into C++ for the host device by edits.
 
 Runs in the builder's sandbox; text in, text out, nothing is executed. Every edit keeps the number of lines, or restores
 it by a line marker, so compiler errors and reports have the solution's lines. guides/design/host_device.md has a table
@@ -94,7 +94,7 @@ class RewrittenSource:
 
 
 def rewrite(device: str, host: str | None = None) -> RewrittenSource:
-    """Rewrite preprocessed CUDA C++ as C++ for the headers in `harness/hostcuda/include`.
+    """Rewrite preprocessed CUDA C++ for the headers in `hostcuda/include`.
 
     Args:
         device: The author's text as preprocessed with `__CUDA_ARCH__`. Text that can't be parsed stays; the compiler
@@ -184,7 +184,7 @@ def _parameter_kinds(node: Node) -> list[bytes]:
 
 
 class _Rewriter:
-    """Edits the text of the device's side, with bodies of the host's side where they differ."""
+    """Edits the device's text, with bodies of the host's side if they differ."""
 
     def __init__(self, device: SourceEdits, host: SourceEdits | None) -> None:
         self._names: Names = known_names(device)
@@ -192,7 +192,7 @@ class _Rewriter:
         self._versions = {} if host is None else self._differing(host)
 
     def _differing(self, host: SourceEdits) -> dict[int, Node]:
-        """The host's version of each function that differs, by the id of the device's node."""
+        """The host's version of each function that differs, by the device's node."""
         found = {_identity(host, node): node for node in walk(host.tree.root) if node.type == "function_definition"}
         pairs = [
             (node, found.get(_identity(self._device, node)))
@@ -255,7 +255,7 @@ class _Rewriter:
             self.edit(state, child, side)
 
     def _hosts(self, node: Node, end: int) -> bytes:
-        """The text of the host's side for a function or a body; the device's goes on at `end`."""
+        """The host's text of a function or a body; the device's goes on at `end`."""
         assert self._host is not None
         text = self._rendered(self._host, node, side=CodeSide.HOST)
         return (

@@ -72,7 +72,7 @@ def marked_names(tree: Tree, source: bytes) -> frozenset[bytes] | None:
 
 
 def _names(tree: Tree, declarator: Node, node: Node | None = None) -> list[bytes]:
-    """The name of a function of `node`, with its class; behind it without, if the scope may be a namespace."""
+    """The names of a function: with its class, and without if it may have none."""
     last, scope = last_name(tree, declarator), b""
     inner = declarator if declarator.type == "function_declarator" else function_declarator(declarator)
     name = inner.child_by_field_name("declarator") if inner is not None else None
@@ -96,7 +96,7 @@ def enclosing_class(node: Node) -> Node | None:
 
 
 def last_name(tree: Tree, node: Node) -> bytes:
-    """The name of a function without its qualifiers; empty for anything else. Takes a declarator, too."""
+    """The last name of a function or its declarator; empty for anything else."""
     declarator = node if node.type == "function_declarator" else function_declarator(node)
     name = declarator.child_by_field_name("declarator") if declarator is not None else None
     while name is not None and name.type == "qualified_identifier":
@@ -105,7 +105,7 @@ def last_name(tree: Tree, node: Node) -> bytes:
 
 
 def head(tree: Tree, node: Node) -> bytes:
-    """The text before a function's body, from the end of the previous node, in the source.
+    """The source between the previous node and a function's body.
 
     For a lambda, from its capture on.
     """

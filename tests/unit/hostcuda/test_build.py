@@ -613,8 +613,8 @@ def test_what_only_the_extensions_own_headers_call_is_there(headers: build.Prepa
 def test_kernels_and_errors_of_the_extensions_own_headers_are_as_in_the_source(
     headers: build.PreparedHeaders, tmp_path: Path
 ) -> None:
-    own = "__global__ void half(float* x) { __shared__ float s[32]; s[0] = x[0]; x[1] = s[0]; }\n"
-    own += "inline void halves(float* x) { half<<<1, 32>>>(x); }\n"
+    own = "__global__ void halve(float* x) { __shared__ float s[32]; s[0] = x[0]; x[1] = s[0]; }\n"
+    own += "inline void halves(float* x) { halve<<<1, 32>>>(x); }\n"
     (tmp_path / "halves.cuh").write_text(own)
     spec = spec_of('#include "halves.cuh"\nvoid f(torch::Tensor x) { halves(x.data_ptr<float>()); }\n')
     code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers, own_headers=(own,)), tmp_path)

@@ -49,7 +49,7 @@ def _refused(unit: Unit, folder: Path) -> set[str]:
     job = json.loads((folder / "job.json").read_text()) | {"no_implicit_headers": not torch}
     lean = compiling._lean_units(folder, job, texts, Definition(text="", functions={}))
     assert lean is not None
-    _, log = compiling._compile(job, lean[0][-1 if unit.file == "main.cpp" else 0], compiling.Findings())
+    _, log = compiling._compile(job, lean[0][-1 if unit.file == "main.cpp" else 0], compiling.TranslationFindings())
     found = refused(log, unit)
     for probe, text in unit.python.items():
         if undeclared({"cuda.cu": "", "main.cpp": ""} | {unit.file: unit.head + text}, job):
