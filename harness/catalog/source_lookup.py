@@ -32,13 +32,17 @@ class SourceFinder:
 
     def source_of(self, record: Record) -> str | None:
         """Return the source with the record's digest, or None if no file has it."""
+        path = self.path_of(record)
+        source = _read(path) if path is not None else None
+        return source if source is not None and digest_text(source) == record.solution_digest else None
+
+    def path_of(self, record: Record) -> Path | None:
+        """Return the file that had the record's digest when it was indexed, or None."""
         if not record.solution_digest:
             return None
         if self._found is None:
             self._found = self._index()
-        path = self._found.get(record.solution_digest)
-        source = _read(path) if path is not None else None
-        return source if source is not None and digest_text(source) == record.solution_digest else None
+        return self._found.get(record.solution_digest)
 
     def _index(self) -> dict[str, Path]:
         found: dict[str, Path] = {}

@@ -43,6 +43,8 @@ COMMANDS: Mapping[str, Lazy] = {
     "compare": Lazy("compare", "compare_command", "Compare two runs or two solutions: faster, slower or the same."),
     "report": Lazy("reports", "report_command", "Write one HTML page about runs, with figures and sources."),
     "plot": Lazy("reports", "plot_command", "Write the report's figures as pdf, svg or png files."),
+    "verify": Lazy("verify", "verify_command", "Check a run offline: files, digests, statistics, signature."),
+    "replay": Lazy("replay", "replay_command", "Judge a run's solutions again with its seeds: same, or differs."),
     "merge": Lazy("results", "merge_command", "Merge several runs into one."),
     "ci": Lazy("ci.command", "ci_command", "Score the solutions that a branch adds or changes, for CI."),
     "baseline": Lazy("baseline", "baseline_command", "Time the reference implementations, eager and compiled."),

@@ -41,6 +41,7 @@ from harness.core.environment import Environment, MachineError
 from harness.core.executables import find_nvcc
 from harness.core.record import Record
 from harness.core.status import Status
+from harness.results.manifest import SigningKey, write_manifest
 from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.results.writer import RunStore, other_settings
 from harness.runner.executors.prestart import Prestart, start_ahead
@@ -50,6 +51,7 @@ from harness.toolchain.nvcc_toolchain import NO_NVCC
 if TYPE_CHECKING:
     from harness.catalog import RejectedFile
     from harness.runner.events import Event
+    from harness.runner.plan import PlannedSolution
     from harness.runner.run import RunSummary
 
 
@@ -89,7 +91,11 @@ Evaluate = Callable[[RunConfig, Environment, View], Ran]
 
 
 def _evaluate_here(
-    config: RunConfig, found: Environment, tell: Callable[[Event], None], ahead: Prestart | None
+    config: RunConfig,
+    found: Environment,
+    tell: Callable[[Event], None],
+    ahead: Prestart | None,
+    jobs: Sequence[PlannedSolution] | None,
 ) -> RunSummary:
     """Run the pipeline with builders and referees of its own.
 
@@ -101,7 +107,7 @@ def _evaluate_here(
     from harness.toolchain import CacheError
 
     try:
-        return evaluate_run(config, environment=found, on_event=tell, ahead=ahead)
+        return evaluate_run(config, environment=found, on_event=tell, ahead=ahead, jobs=jobs)
     except (CacheError, SandboxUnavailable) as error:
         raise MachineError(str(error)) from error
 
@@ -118,7 +124,12 @@ def server_at(given: Path | None) -> Path:
 
 
 def evaluate(
-    config: RunConfig, found: Environment, view: View, ahead: Prestart | None = None, server: Path | None = None
+    config: RunConfig,
+    found: Environment,
+    view: View,
+    ahead: Prestart | None = None,
+    server: Path | None = None,
+    jobs: Sequence[PlannedSolution] | None = None,
 ) -> Ran:
     """Run the pipeline and send its events to `view`.
 
@@ -128,6 +139,7 @@ def evaluate(
         view: Receives the progress.
         ahead: Processes that were started for this run in advance.
         server: Socket of a `harness serve` that builds and evaluates instead of processes of this run.
+        jobs: The solutions, if they are planned already; None finds those that `config` names.
 
     Returns:
         The records and the wall time.
@@ -158,7 +170,7 @@ def evaluate(
             with RemoteRunner(server, config) as runner:
                 done = evaluate_run(config, environment=found, on_event=tell, runner=runner)
         else:
-            done = _evaluate_here(config, found, tell, ahead)
+            done = _evaluate_here(config, found, tell, ahead, jobs)
     except (ExecutorError, ServiceError, StoreUnavailable) as error:
         raise MachineError(str(error)) from error
     return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s, rejected=done.rejected)
@@ -171,7 +183,7 @@ def evaluate(
     *("allow_degenerate", "policy"),
     *("compile_timeout_s", "load_timeout_s", "call_timeout_s", "solution_timeout_s", "min_samples", "budget_s"),
     *("memory_limit_bytes", "gpu_memory_bytes", "workers", "executor", "ray_address", "accelerator_type", "server"),
-    *("shard", "cache_dir", "cache_limit_bytes"),
+    *("shard", "cache_dir", "cache_limit_bytes", "sign"),
 )
 def eval_command(
     context: typer.Context,
@@ -183,6 +195,10 @@ def eval_command(
             "--server",
             "Build and evaluate in the processes of `harness serve`: auto, or its socket.  [$HARNESS_SERVER, or none]",
         ),
+    ] = None,
+    sign: Annotated[
+        Path | None,
+        option("--sign", "PEM file of the ed25519 key that signs the finished run; see harness verify.  [none]"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -204,11 +220,14 @@ def eval_command(
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
       harness eval solutions/ --server auto
     """
+    key = None if sign is None else SigningKey(sign)
     found = environment.collect()
     settled = settle(found, config, settings)
     show = _show_json if as_json else _show_summary
     run = context.obj or _at_server(server, settled)
     done = carry_out(run, settled, found, quiet_stdout=as_json, resumable=True, then=show)
+    if key is not None:
+        write_manifest(settled.run_dir, key)
     if ours := sum(item.status is Status.harness_error for item in done.records):
         again = f"run the same command with --resume --run-id {settled.run_id}"
         fail(

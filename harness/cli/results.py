@@ -33,11 +33,10 @@ from harness.core.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback as feedback_text
-from harness.results.evidence import mapping
 from harness.results.frame import MissingParquet, parquet_of, runs_in
 from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.merge import merge
-from harness.results.reader import StoreError
+from harness.results.reader import StoreError, source_folders
 from harness.results.scoring import EAGER, Selection, baselines_of
 from harness.results.writer import RunStore, write_whole
 
@@ -84,7 +83,7 @@ def show_command(
     store = RunStore.open(run) if solution is None and not feedback else opened(run)
     records = store.records()
     if feedback:
-        _show_feedback(store, records if solution is None else _matching(records, solution), solutions, as_json)
+        _show_feedback(store, records if solution is None else matching(records, solution), solutions, as_json)
         return
     if solution is None:
         if as_json:
@@ -92,7 +91,7 @@ def show_command(
         else:
             put(terminal.run_page(store.head, records, store.notes))
         return
-    chosen = [(item, log_of(store, item)) for item in _matching(records, solution)]
+    chosen = [(item, log_of(store, item)) for item in matching(records, solution)]
     if as_json:
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
     else:
@@ -120,11 +119,7 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
             if not path.exists():
                 raise StoreError(f"--solutions {path}: no such folder; name another or leave --solutions out")
         return list(solutions)
-    roots = [Path("solutions")]
-    for store in stores:
-        paths = mapping(store.head, "config").get("paths")
-        roots += [Path(item).expanduser() for item in paths or () if isinstance(item, str) and item not in ("", ".")]
-    return list(dict.fromkeys(roots))
+    return list(dict.fromkeys(root for store in stores for root in source_folders(store.head)))
 
 
 def log_of(store: RunStore, record: Record) -> str | None:
@@ -136,7 +131,7 @@ def log_of(store: RunStore, record: Record) -> str | None:
         raise StoreError(f"{path}: can't be read: {error.strerror or error}; fix or remove the file") from error
 
 
-def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
+def matching(records: Sequence[Record], wanted: str) -> list[Record]:
     """Return the records of the solution with this name, end or part of its path."""
     labels = list(dict.fromkeys(item.solution for item in records))
     rules: Sequence[Callable[[str], bool]] = (

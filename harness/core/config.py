@@ -63,6 +63,9 @@ CACHE_LIMIT_BYTES = 20 * GIB
 MOST_PROCESSES, MOST_SETS, MOST_CALLS = 1024, 1024, 1_000_000
 """Upper limits of parallel processes, of input sets (each is generated and checked), of timed calls of a solution."""
 
+TORCH_TYPES: Mapping[HalfType, str] = {"fp16": "float16", "bf16": "bfloat16"}
+"""Setting `dtype` -> torch's name of the type; it is part of the digest of a problem that is judged so."""
+
 COMMAND_LINE = "command line"
 """Source named in messages about options."""
 
@@ -306,7 +309,7 @@ class RunConfig:
 
     def judged(self, problem: Problem, workload: Workload | None) -> Problem:
         """Return a problem as this run judges it at a workload."""
-        dtype = None if self.dtype is None else {"fp16": "float16", "bf16": "bfloat16"}[self.dtype]
+        dtype = None if self.dtype is None else TORCH_TYPES[self.dtype]
         half = None if self.dtype is None else PrecisionClass(self.dtype)
         declared = problem.precision if workload is None else workload.precision or problem.precision
         return replace(

@@ -86,6 +86,7 @@ class Task(JsonObject):
         small: Workload of the audit and other side checks; None if the problem has none.
         parts: Parts of compiled files that are the solution's own text.
         kernels: Names of the solution's own kernels.
+        input_key: Key of the inputs, of an evaluation that is repeated; None draws one.
     """
 
     problem: Problem
@@ -99,6 +100,7 @@ class Task(JsonObject):
     small: Workload | None = None
     parts: tuple[SourcePart, ...] = ()
     kernels: tuple[str, ...] = ()
+    input_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -48,7 +49,7 @@ class ChannelClosed(WireError):
 
 
 class FrameTooLarge(WireError):
-    """A frame announces more bytes than the reader accepts."""
+    """A frame has more bytes or values than the reader accepts."""
 
 
 class FrameMalformed(WireError):
@@ -57,6 +58,30 @@ class FrameMalformed(WireError):
 
 class FrameTimeout(WireError):
     """No complete frame arrived in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameLimit:
+    """What a reader accepts of one frame.
+
+    Attributes:
+        nbytes: Bytes.
+        values: Commas and opening brackets, also inside of texts.
+    """
+
+    nbytes: int
+    values: int
+
+    def refusal(self, payload: bytes) -> str | None:
+        """Return why a frame's payload is beyond the limit; None if it is not.
+
+        Characters in texts count, too: this is fast and needs no parser.
+        """
+        if len(payload) > self.nbytes:
+            return f"a frame of {len(payload)} bytes; at most {self.nbytes} are accepted"
+        if (values := sum(map(payload.count, (b",", b"[", b"{")))) > self.values:
+            return f"a frame with {values} commas and brackets; at most {self.values} are accepted"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +112,8 @@ class Channel:
         """
         self._sock = sock
         self._takes_fds = takes_fds
+        self.parsing: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Makes the block within which a frame is parsed; it may wait for a moment when parsing disturbs nothing."""
         self._max_frame_bytes = max_frame_bytes
         self._left_bytes: int | None = None
         self._buffer = bytearray()
@@ -98,20 +125,29 @@ class Channel:
     def expect_at_most(self, total_bytes: int) -> None:
         """Limit the total bytes of all further frames.
 
-        Parsing one of the largest frames can take 8 s and blocks all threads (it holds the interpreter's lock). The
+        Parsing one of the largest frames can take 15 s and blocks all threads (it holds the interpreter's lock). The
         limit prevents that a peer sends many of them while the process waits for other peers.
         """
         self._left_bytes = total_bytes
 
-    def send(self, message: Mapping[str, object], fds: Sequence[int] = (), *, timeout_s: float | None = None) -> None:
+    def send(
+        self,
+        message: Mapping[str, object],
+        fds: Sequence[int] = (),
+        *,
+        timeout_s: float | None = None,
+        limit: FrameLimit | None = None,
+    ) -> None:
         """Send one frame.
 
         Args:
             message: The JSON object.
             fds: File descriptors to send with it.
             timeout_s: Time limit in seconds; None is no limit.
+            limit: What the peer accepts, if it is less than the channel's limits.
 
         Raises:
+            FrameTooLarge: The frame is beyond `limit`; nothing was sent.
             ChannelClosed: The peer closed the connection.
             FrameTimeout: The peer stopped reading.
             ValueError: `message` is not strict JSON (NaN, infinity, unknown type) or is too large.
@@ -119,6 +155,8 @@ class Channel:
         payload = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
         if len(payload) > self._max_frame_bytes:
             raise ValueError(f"a frame of {len(payload)} bytes exceeds the limit of {self._max_frame_bytes}")
+        if limit is not None and (refusal := limit.refusal(payload)) is not None:
+            raise FrameTooLarge(refusal)
         data = memoryview(_HEADER.pack(len(payload)) + payload)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
@@ -137,11 +175,12 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError, ConnectionAbortedError) as error:
             raise ChannelClosed("the peer closed the connection") from error
 
-    def receive(self, timeout_s: float | None = None) -> Received:
+    def receive(self, timeout_s: float | None = None, limit: FrameLimit | None = None) -> Received:
         """Return the next frame.
 
         Args:
             timeout_s: Time limit in seconds; None is no limit.
+            limit: What to accept, if it is less than the channel's limits.
 
         Raises:
             WireError: Any violation. After all errors but `FrameTimeout`, the channel is unusable.
@@ -149,8 +188,9 @@ class Channel:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._fill(_HEADER.size, deadline)
         (length,) = _HEADER.unpack_from(self._buffer)
-        if length > self._max_frame_bytes:
-            raise FrameTooLarge(f"a frame announces {length} bytes; at most {self._max_frame_bytes} are accepted")
+        most = self._max_frame_bytes if limit is None else min(limit.nbytes, self._max_frame_bytes)
+        if length > most:
+            raise FrameTooLarge(f"a frame announces {length} bytes; at most {most} are accepted")
         if self._left_bytes is not None and length > self._left_bytes:
             raise FrameTooLarge(f"a frame announces {length} bytes; {self._left_bytes} more are accepted in all")
         self._fill(_HEADER.size + length, deadline)
@@ -158,7 +198,10 @@ class Channel:
         del self._buffer[: _HEADER.size + length]
         if self._left_bytes is not None:
             self._left_bytes -= length
-        message = decode(payload)  # if this raises, `close` still closes the descriptors
+        if limit is not None and (refusal := limit.refusal(payload)) is not None:
+            raise FrameTooLarge(refusal)
+        with self.parsing():
+            message = decode(payload)  # if this raises, `close` still closes the descriptors
         fds, self._fds = tuple(self._fds), []
         return Received(message=message, fds=fds)
 

@@ -20,6 +20,9 @@ MAX_ITEMS = 4096
 MAX_TEXT = 200_000
 """Longest text (a traceback) in one reply, in characters; the sender shortens longer ones."""
 
+MAX_TRACE = 20_000
+"""Most characters of an exception's message, and of its trace, that a contestant sends."""
+
 MAX_REPORTS = 128
 """Most findings of the host device's checks to keep from one reply, because records contain them."""
 

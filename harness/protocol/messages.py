@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from harness.protocol.fields import (
     MAX_ITEMS,
-    MAX_TEXT,
+    MAX_TRACE,
     Count,
     Integer,
     Integers,
@@ -455,7 +455,7 @@ class Broken(Message):
     reports: Objects = ()
 
     def to_json(self) -> dict[str, Any]:
-        return Message.to_json(self) | {"message": self.message[-MAX_TEXT:], "trace": self.trace[-MAX_TEXT:]}
+        return Message.to_json(self) | {"message": self.message[:MAX_TRACE], "trace": self.trace[-MAX_TRACE:]}
 
     def _checked(self) -> Self:
         return replace(self, reports=reports_to_keep(self.reports))

@@ -5,7 +5,6 @@ Trusted side.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -81,7 +80,6 @@ class RefereeContext:
 
     config: RefereeConfig
     monitor: GpuMonitor
-    secret: random.Random
     pool: ContestantPool
     exclusive: GpuExclusive
     problem: CurrentProblem

@@ -99,7 +99,7 @@ class CorrectnessStage:
             workspace=client.workspace,
             verifier=Verifier.of(client),
             ask=lambda planned_calls: client.burst(planned_calls)[0],
-            secret=self._context.secret,
+            secret=client.workspace.secret,
             required=client.task.problem.precision,
         )
         failure = refresh.check(self._answered)
@@ -157,25 +157,14 @@ class CorrectnessStage:
         client, workspace = self._client, self._client.workspace
         verifier = Verifier.of(client)
         pending = checked_variants(client.task.problem, client.config.seeds)
-        self._context.secret.shuffle(pending)
+        workspace.secret.shuffle(pending)
         findings: list[CallVerdict] = []
         size = 1
         while pending:
             now, pending = pending[:size], pending[size:]
-            drawn = range(self._first_set, self._first_set + len(now))
-            for index, (variant, part) in zip(drawn, now, strict=True):
-                workspace.draw(index, variant, part=part)
-            workspace.hold_back(drawn)
-            workspace.mask(drawn)
-            # Earlier truths leave much unused memory in this process; a solution may need some of its own.
-            workspace.device.free_bytes(enough=SPARE_SETS * workspace.set_bytes)
-            workspace.device.synchronize()
-            planned_calls = [PlannedCall(index=index, mode=CallMode.COLD) for index in drawn]
-            done, wall_s = client.burst(planned_calls)
-            self.call_s = wall_s / len(planned_calls)
-            self._answered = list(drawn)
-            findings += verifier.check(planned_calls, done, with_reference=True)
-            client.expect_still()
+            at_once = size if client.task.timed else UNTIMED_SETS
+            for first in range(0, len(now), at_once):
+                done = self._call_on(now[first : first + at_once], verifier, findings)
             # An output's form is the same for every input, so one call decides. Wrong values need a second call.
             if any(finding.failure is not None and finding.judgement is None for finding in findings):
                 break
@@ -185,10 +174,29 @@ class CorrectnessStage:
                 # Are the problem's own inputs answered right?
                 pending = [(variant, part) for variant, part in pending if variant == OWN]
             size = len(workspace.sets) - self._first_set
-            if not client.task.timed:
-                size = min(size, UNTIMED_SETS)
         self._log.labels += [label for label in verifier.labels if label not in self._log.labels]
         return findings, done
+
+    def _call_on(
+        self, variants: Sequence[tuple[str, int]], verifier: Verifier, findings: list[CallVerdict]
+    ) -> BurstDone:
+        """Call the solution on each of some variants in one burst, and add the verdicts to `findings`."""
+        client, workspace = self._client, self._client.workspace
+        drawn = range(self._first_set, self._first_set + len(variants))
+        for index, (variant, part) in zip(drawn, variants, strict=True):
+            workspace.draw(index, variant, part=part)
+        workspace.hold_back(drawn)
+        workspace.mask(drawn)
+        # Earlier truths leave much unused memory in this process; a solution may need some of its own.
+        workspace.device.free_bytes(enough=SPARE_SETS * workspace.set_bytes)
+        workspace.device.synchronize()
+        planned_calls = [PlannedCall(index=index, mode=CallMode.COLD) for index in drawn]
+        done, wall_s = client.burst(planned_calls)
+        self.call_s = wall_s / len(planned_calls)
+        self._answered = list(drawn)
+        findings += verifier.check(planned_calls, done, with_reference=True)
+        client.expect_still()
+        return done
 
 
 _OF_VALUES = (Status.wrong_value, Status.wrong_state, Status.non_finite, Status.low_precision)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import random
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -106,7 +107,6 @@ class Referee:
         self.context = RefereeContext(
             config=config,
             monitor=self.monitor,
-            secret=self._secret,
             pool=self._prefork,
             exclusive=self._exclusive,
             problem=self.at_hand,
@@ -324,11 +324,14 @@ class Referee:
             log.evidence["one_hardware_queue"] = bool(queues_for(task.source))
         if degenerate:
             log.evidence["taken_for_right"] = list(degenerate)
+        key = task.input_key or secrets.token_hex(32)
+        # Released with the verdict, which ends the use of this key: `harness replay` draws the same inputs again.
+        log.evidence["seeds"] = {"model": workspace.model_seed, "inputs": key}
         contestant: ContestantProcess | None = None
         owes = False
         try:
             asked_s = time.perf_counter()
-            with self.context.contestant(task) as contestant:
+            with workspace.seeded(key), self.context.contestant(task) as contestant:
                 log.stages_s["open"] = time.perf_counter() - asked_s
                 for coming in ahead:
                     self._fork_ahead(coming)  # disturbs no timing: this solution's outputs are verified first

@@ -248,7 +248,7 @@ class TimingStage:
                 call_s=call_s,
                 stress=[each for each in checked_variants(client.task.problem, config.seeds) if each[0] != OWN],
             ),
-            self._context.secret,
+            workspace.secret,
         )
 
     def _back_to_back(self, rounds: Rounds, check: _TimedCallCheck) -> BackToBackTimes | None:

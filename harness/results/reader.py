@@ -153,6 +153,15 @@ def _whole(text: str) -> int:
     return value
 
 
+def source_folders(head: Mapping[str, Any]) -> list[Path]:
+    """Return where a run's sources may be: `solutions`, and paths of `run.yaml`."""
+    config = head.get("config")
+    paths = config.get("paths") if isinstance(config, dict) else None
+    named = paths if isinstance(paths, list) else []
+    found = [Path(item).expanduser() for item in named if isinstance(item, str) and item not in ("", ".")]
+    return list(dict.fromkeys([Path("solutions"), *found]))
+
+
 def read_head(folder: Path) -> dict[str, Any]:
     """Return the content of `run.yaml`; empty if there is none.
 

@@ -3,6 +3,7 @@
     <out>/<run-id>/run.yaml         format, start time, number of solutions, configuration, environment, authors
     <out>/<run-id>/records.jsonl    one record per line, flushed to disk before the next one is written
     <out>/<run-id>/logs/            one file per solution
+    <out>/<run-id>/manifest.json    digests of these files, written when the run ends (`manifest.py`)
 
 Trusted side; no solution can write here. Lines are never changed or removed, except that resuming a run drops a last
 line that a kill truncated. If several lines have one identity (problem, solution, device, workload), the last one
@@ -29,6 +30,7 @@ from harness.catalog.authors import Author, authors_in
 from harness.core.atomic_file import FULL_OR_BROKEN, replace_whole
 from harness.core.record import RUN_FORMAT, Record
 from harness.core.status import Status
+from harness.results.manifest import MANIFEST, SIGNATURE, remove_manifest, write_manifest
 from harness.results.reader import (
     Identity,
     StoreError,
@@ -192,6 +194,7 @@ class RunStore:
             (folder / "logs").mkdir(exist_ok=True)
             descriptor = _open_locked(folder, os.O_CREAT)
             records, notes, good_bytes = read_records(folder)
+            remove_manifest(folder)
             os.ftruncate(descriptor, good_bytes)
             if good_bytes and os.pread(descriptor, 1, good_bytes - 1) != b"\n":
                 os.write(descriptor, b"\n")
@@ -343,8 +346,11 @@ class RunStore:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Release the lock. Idempotent."""
+        """Write the manifest and release the lock. Idempotent."""
         if self._descriptor is not None:
+            with suppress(OSError):  # `harness verify` says that there is no manifest
+                if is_run(self.folder):
+                    write_manifest(self.folder)
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -402,7 +408,7 @@ def _take_back(folder: Path) -> None:
 
     Only the process that created them may call this.
     """
-    for name in ("run.yaml", "records.jsonl"):
+    for name in ("run.yaml", "records.jsonl", MANIFEST, SIGNATURE):
         with suppress(OSError):
             (folder / name).unlink(missing_ok=True)
 

@@ -25,11 +25,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSolution:
-    """One solution with its problem and workload."""
+    """One solution with its problem and workload.
+
+    Attributes:
+        solution: The solution.
+        problem: Its problem, as the run judges it.
+        workload: The problem's sizes.
+        input_key: Key of the inputs, of an evaluation that is repeated; None draws one.
+    """
 
     solution: Solution
     problem: Problem
     workload: Workload
+    input_key: str | None = None
 
     @property
     def failure(self) -> Failure | None:
@@ -82,27 +90,35 @@ def plan(config: RunConfig, on_rejected: Callable[[RejectedFile], None] | None =
     jobs = []
     faults = []
     for solution in solutions:
-        problem = known[solution.problem_id]
-        workload = problem.workloads.get(config.workload)
-        if problem.failure is not None:  # its declared workloads are unknown
-            workload = Workload(name=config.workload)
-        elif workload is None and config.workload == SMALL:
-            workload = UNDERIVED
-        problem = config.judged(problem, workload)
-        if workload is None:
-            declared = ", ".join(problem.workloads)
-            sizes = (
-                f"pass one of them with --workload, or add {config.workload!r} to {WORKLOADS_FILE} next to the problem"
-            )
-            fault = f"{problem.id} declares no workload {config.workload!r}; it has {declared}: {sizes}"
-            faults.append(fault)
-            failure = Failure(status=Status.harness_error, reason=f"problem {fault}", evidence={"phase": "read"})
-            workload, problem = Workload(name=config.workload), replace(problem, failure=failure)
-        jobs.append(PlannedSolution(solution=solution, problem=problem, workload=workload))
+        job, fault = paired(solution, known[solution.problem_id], config)
+        jobs.append(job)
+        faults += [] if fault is None else [fault]
     if len(faults) == len(jobs):  # probably a wrong name
         raise CatalogError(sorted(set(faults)))
     ordered = sorted(jobs, key=lambda job: (job.problem.id, job.solution.label))
     return part(ordered, config.shard)
+
+
+def paired(solution: Solution, problem: Problem, config: RunConfig) -> tuple[PlannedSolution, str | None]:
+    """Pair a solution with its problem at the run's workload.
+
+    Returns:
+        The pair, and why the problem has no such workload; then the pair has a failure.
+    """
+    workload = problem.workloads.get(config.workload)
+    if problem.failure is not None:  # its declared workloads are unknown
+        workload = Workload(name=config.workload)
+    elif workload is None and config.workload == SMALL:
+        workload = UNDERIVED
+    problem = config.judged(problem, workload)
+    fault = None
+    if workload is None:
+        declared = ", ".join(problem.workloads)
+        sizes = f"pass one of them with --workload, or add {config.workload!r} to {WORKLOADS_FILE} next to the problem"
+        fault = f"{problem.id} declares no workload {config.workload!r}; it has {declared}: {sizes}"
+        failure = Failure(status=Status.harness_error, reason=f"problem {fault}", evidence={"phase": "read"})
+        workload, problem = Workload(name=config.workload), replace(problem, failure=failure)
+    return PlannedSolution(solution=solution, problem=problem, workload=workload), fault
 
 
 def part(items: Sequence[T], shard: str | None) -> list[T]:

@@ -112,6 +112,7 @@ def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Ta
         log_path=log_path.with_name(log_path.name + ".run"),
         timed=config.device is DeviceKind.CUDA,
         small=job.problem.workloads.get(SMALL),
+        input_key=job.input_key,
     )
 
 

@@ -78,6 +78,7 @@ def evaluate_run(
     executor: Executor | None = None,
     ahead: Prestart | None = None,
     runner: Submits | None = None,
+    jobs: Sequence[PlannedSolution] | None = None,
 ) -> RunSummary:
     """Evaluate everything that `config` names; append the records to its folder.
 
@@ -92,6 +93,7 @@ def evaluate_run(
         executor: Executor to use; it is left open. If None, the one that `config` names is opened for this run.
         ahead: Processes that were already started for this run; their owner ends those that remain.
         runner: Evaluates the solutions, such as a server; it is left open. If None, the run has its own.
+        jobs: The solutions, if they are planned already; None finds those that `config` names.
 
     Returns:
         The run's folder and records.
@@ -107,7 +109,7 @@ def evaluate_run(
     """
     begin = time.perf_counter()
     rejected: list[RejectedFile] = []
-    jobs = plan(config, rejected.append)
+    jobs = plan(config, rejected.append) if jobs is None else jobs
     settings = config.to_json()
     authors, unread = find_authors([job.solution for job in jobs])
     resumed = config.resume and config.run_dir.exists()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from harness.protocol.channel import Channel, FrameTimeout, Received
+from harness.protocol.channel import Channel, FrameLimit, FrameTimeout, Received
 from harness.sandbox import limits, suspend
 from harness.sandbox.policy import ExitReport, SandboxReport
 
@@ -73,7 +73,7 @@ class Child:
         self.ran_away = False
         self.starved_s = 0.0
 
-    def receive(self, timeout_s: float) -> Received:
+    def receive(self, timeout_s: float, limit: FrameLimit | None = None) -> Received:
         """Return the next frame of `channel`.
 
         The limit counts what the processes could do: if they run, but get less than one processor while none is idle,
@@ -81,6 +81,7 @@ class Child:
 
         Args:
             timeout_s: Time limit in seconds; up to `PATIENCE` times as much while processors are short.
+            limit: What to accept; None accepts what the channel does.
 
         Raises:
             FrameTimeout: No frame within the limit.
@@ -89,12 +90,12 @@ class Child:
         """
         begin_s, half_s, ran_s = time.perf_counter(), timeout_s / 2, 0.0
         with suppress(FrameTimeout):
-            return self.channel.receive(half_s)
+            return self.channel.receive(half_s, limit)
         try:
             while True:
                 before_s, idle_before_s = self._processor_s(), limits.idle_s()
                 with suppress(FrameTimeout):
-                    return self.channel.receive(half_s)
+                    return self.channel.receive(half_s, limit)
                 got_s, idle_s = self._processor_s() - before_s, limits.idle_s() - idle_before_s
                 ran_s += got_s
                 enough = got_s + idle_s >= _ENOUGH * half_s

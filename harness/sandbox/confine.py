@@ -309,7 +309,7 @@ class ConfinedStart:
                 zygote_alive=self.alive,
                 page=self.page,
                 scratch=filesystem.SCRATCH if self.scratch is None else (),
-                own_network="network_namespace" in self.findings.mechanisms and not self.policy.under_tool,
+                own_network="network_namespace" in self.findings.mechanisms,
                 list_others=others,
                 end_others=end,
             )

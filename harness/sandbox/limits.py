@@ -30,6 +30,12 @@ _FREE_SOCKETS = 64
 _SOCKET_BYTES = 8 * 1024**2
 """Memory of a socket's buffers if the kernel does not report it."""
 
+_FREE_TCP_SOCKETS = 16
+"""The same for TCP, which only a child under a tool has; its buffers are larger."""
+
+_FREE_DESCRIPTORS = 64
+"""Size of the smallest table of a process's descriptors. Each further place counts as a full pipe."""
+
 _DISK_PERIOD_S = 1.0
 _HIDING = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG})
 """Errors caused only by a child that hides its files: folders closed to its own user, or nested too deep for a path."""
@@ -80,6 +86,7 @@ class MemoryWatch:
                 used += (state.f_files - state.f_ffree) * _INODE_BYTES
         if self._own_network:
             used += max(0, sockets() - _FREE_SOCKETS) * socket_bytes()
+            used += max(0, sockets(b"TCP:") - _FREE_TCP_SOCKETS) * tcp_bytes()
         self._used = used
         self.peak_bytes = max(self.peak_bytes, used)
         return used > self._limit_bytes
@@ -135,23 +142,62 @@ def folder_bytes(folders: Iterable[str], enough: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return private and shared-memory pages plus page tables of a process, in bytes.
+    """Return the host memory of a process in bytes.
 
-    0 if it is gone. File pages belong to the page cache.
+    Private, shared-memory and huge pages, page tables, and pipes; 0 if it is gone. File pages belong to the page cache.
     """
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            text = file.read()
-    except OSError:
-        return 0
-    return sum(_field_kib(text, name) for name in (b"\nRssAnon:", b"\nRssShmem:", b"\nVmPTE:")) * 1024
+    return bytes_in_status(_status(pid))
 
 
-def sockets() -> int:
-    """Return the number of sockets in this process's network; 0 if unknown."""
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/net/sockstat", "rb") as file:
-        return int(file.readline().split()[2])
+def _status(pid: int) -> bytes:
+    """Return the status of a process that shows its memory; empty if there is none.
+
+    If the first thread has ended, only the other threads show it.
+    """
+    with suppress(OSError):
+        text = _content(f"/proc/{pid}/status")
+        if b"\nVmPTE:" in text:
+            return text
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                text = _content(f"/proc/{pid}/task/{thread}/status")
+                if b"\nVmPTE:" in text:
+                    return text
+    return b""
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def bytes_in_status(text: bytes) -> int:
+    """Return the memory that a process's status shows, in bytes.
+
+    Its descriptors count as full pipes.
+    """
+    fields = (b"\nRssAnon:", b"\nRssShmem:", b"\nHugetlbPages:", b"\nVmPTE:")
+    descriptors = max(0, _field(text, b"\nFDSize:", b"\n") - _FREE_DESCRIPTORS)
+    return sum(_field(text, name, b"kB") for name in fields) * 1024 + descriptors * pipe_bytes()
+
+
+def sockets(kind: bytes = b"sockets:") -> int:
+    """Return the number of sockets in this process's network; 0 if unknown.
+
+    `kind` begins a line of the kernel's statistics.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        lines = [line for line in _content("/proc/self/net/sockstat").splitlines() if line.startswith(kind)]
+        return int(lines[0].split()[2])
     return 0
+
+
+@functools.cache
+def tcp_bytes() -> int:
+    """Return the most bytes in both buffers of a TCP socket."""
+    with suppress(OSError, ValueError, IndexError):
+        return sum(int(_content(f"/proc/sys/net/ipv4/tcp_{side}mem").split()[2]) for side in "wr")
+    return _SOCKET_BYTES
 
 
 @functools.cache
@@ -165,12 +211,26 @@ def socket_bytes() -> int:
     return _SOCKET_BYTES
 
 
-def _field_kib(text: bytes, name: bytes) -> int:
+@functools.cache
+def pipe_bytes() -> int:
+    """Return the most bytes in a pipe of a user that has used up its share.
+
+    The share is 64 MiB by default. Without one, it is the most bytes in any pipe.
+    """
+    with suppress(OSError, ValueError):
+        if int(_content("/proc/sys/fs/pipe-user-pages-soft")):
+            return 2 * os.sysconf("SC_PAGE_SIZE")
+        return int(_content("/proc/sys/fs/pipe-max-size"))
+    return 2**20
+
+
+def _field(text: bytes, name: bytes, end: bytes) -> int:
+    """Return the number between `name` and `end`; 0 if the field is absent."""
     start = text.find(name)
     if start < 0:
         return 0
     start += len(name)
-    return int(text[start : text.index(b"kB", start)])
+    return int(text[start : text.index(end, start)])
 
 
 def all_pids() -> list[int]:

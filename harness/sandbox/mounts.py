@@ -32,7 +32,13 @@ _NAMED_COMPILERS = ("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN")
 """Variables that may name a compiler outside of the search path."""
 _TOOLS = ("ninja", "cmake", "make", "sh")
 _HOST_DEVICES = ("null", "zero", "full", "random", "urandom")
-_GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps", "dxg")
+_GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "dxg")
+"""Nodes that CUDA opens.
+
+Without nvidia-uvm-tools, through which a process may watch the page faults of others, and which only profilers open.
+"""
+_MIG_NODES = "nvidia-caps/nvidia-cap[0-9]*"
+"""Nodes that give access to a part of a GPU. Those to configure and to monitor parts are closed to others."""
 _ONE_GPU = re.compile(r"/dev/nvidia[0-9]+")
 _SYS_HOST = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 _SYS_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
@@ -77,10 +83,16 @@ def discover() -> SystemView:
         aliases=tuple(dict.fromkeys(aliases)),
         etc=tuple(f"/etc/{name}" for name in _ETC if os.path.exists(f"/etc/{name}")),
         devices=tuple(f"/dev/{name}" for name in _HOST_DEVICES if os.path.exists(f"/dev/{name}")),
-        gpu_devices=tuple(sorted(p for pattern in _GPU_DEVICES for p in glob.glob(f"/dev/{pattern}"))),
+        gpu_devices=_gpu_nodes("/dev"),
         sys=tuple(path for path in _SYS_HOST if os.path.isdir(path)),
         gpu_sys=tuple(path for path in _SYS_GPU if os.path.isdir(path)),
     )
+
+
+def _gpu_nodes(dev: str) -> tuple[str, ...]:
+    nodes = [path for pattern in _GPU_DEVICES for path in glob.glob(f"{dev}/{pattern}")]
+    parts = [path for path in glob.glob(f"{dev}/{_MIG_NODES}") if not closed_to_others(path)]
+    return tuple(sorted((*nodes, *parts)))
 
 
 def package_folder() -> str:
@@ -121,7 +133,8 @@ def closed_devices(view: SystemView, policy: SandboxPolicy) -> str | None:
     """Return the first device node that another user cannot open, or None."""
     for path in gpu_devices(view, policy):
         mode = os.stat(path).st_mode
-        if stat.S_ISCHR(mode) and mode & 0o006 != 0o006:
+        needed = stat.S_IROTH if "/nvidia-caps/" in path else stat.S_IROTH | stat.S_IWOTH
+        if stat.S_ISCHR(mode) and mode & needed != needed:
             return path
     return None
 

@@ -107,9 +107,10 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "shmget": (29, 194),
     "msgget": (68, 186),
     "semget": (64, 190),
+    "vmsplice": (278, 75),
 }
 """Calls that return EPERM. System V and POSIX queues are among them, because the memory watchdog cannot see their
-contents.
+contents; vmsplice, because the pages that it pins in a pipe belong to no process, and one of them keeps a huge page.
 """
 
 ABSENT: dict[str, tuple[int | None, int | None]] = {
@@ -120,9 +121,14 @@ ABSENT: dict[str, tuple[int | None, int | None]] = {
     "clone3": (435, 435),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    "splice": (275, 76),
+    "tee": (276, 77),
+    "sendfile": (40, 71),
+    "landlock_create_ruleset": (444, 444),
 }
 """Calls that return ENOSYS, so callers use a fallback. The flags of clone3 are in memory, invisible to a filter; glibc
-then uses clone. The pages of a memfd belong to no process, so no watchdog counts them.
+then uses clone. The pages of a memfd, and those of a deleted file that a pipe or socket keeps, belong to no process, so
+no watchdog counts them. Neither does it count rules of Landlock, of which a process may add any number.
 """
 
 _CLONE = (56, 220)
@@ -146,6 +152,8 @@ _FIRST_ARGUMENT_NOT_INIT = {
     "sched_setattr": (314, 274),
     "setpgid": (109, 154),
 }
+_CLOSE_RANGE = (436, 436)
+_CLOSE_RANGE_UNSHARE = 2
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _PRIO_PROCESS = 0
 _IOPRIO_WHO_PROCESS = 1
@@ -181,7 +189,11 @@ def program(machine: str | None = None, *, network: bool = False) -> bytes:
         for numbers in table.values():
             if (call := numbers[column_of]) is not None:
                 code += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
-    code += _on(_CLONE[column_of], 0, [(_JSET, 0, 1, _NAMESPACE_FLAGS), (_RET, 0, 0, _ERRNO | errno.EPERM)])
+    # A thread with descriptors of its own: the watchdog counts those of a process.
+    apart = [(_JSET, 0, 2, syscalls.CLONE_THREAD), (_JSET, 1, 0, syscalls.CLONE_FILES)]
+    refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
+    code += _on(_CLONE[column_of], 0, [(_JSET, 0, 1, _NAMESPACE_FLAGS), refuse, *apart, refuse])
+    code += _on(_CLOSE_RANGE[column_of], 2, [(_JSET, 0, 1, _CLOSE_RANGE_UNSHARE), refuse])
     families = (_AF_UNIX, _AF_INET, _AF_INET6) if network else (_AF_UNIX,)
     for calls in (_SOCKET, _SOCKETPAIR):
         known = [(_JEQ, len(families) - index, 0, family) for index, family in enumerate(families)]
@@ -189,7 +201,6 @@ def program(machine: str | None = None, *, network: bool = False) -> bytes:
     # Own process only: changing the supervisor's limits, priority or processors would disable the memory watchdog.
     code += _on(_PRLIMIT[column_of], 0, [(_JEQ, 1, 0, 0), (_RET, 0, 0, _ERRNO | errno.EPERM)])
     for calls, process in ((_SETPRIORITY, _PRIO_PROCESS), (_IOPRIO_SET, _IOPRIO_WHO_PROCESS)):
-        refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
         who = [(_LD_ABS, 0, 0, _ARGUMENTS_OFFSET + 8), (_JEQ, 1, 0, 0), refuse]
         code += _on(calls[column_of], 0, [(_JEQ, 1, 0, process), refuse, *who])
     each = [((_JEQ, 0, 1, command), (_RET, 0, 0, _ERRNO | errno.EPERM)) for command in _FCNTL_DENIED]

@@ -133,7 +133,7 @@ def supervise(
         zygote_alive: Read end of a pipe that only the zygote holds open.
         page: Receives the report.
         scratch: Folders in memory.
-        own_network: Whether the network belongs to this sandbox only.
+        own_network: Whether the network belongs to this sandbox, and to the tool around it, only.
         list_others: Lists the processes of this sandbox.
         end_others: Sends SIGKILL to all of them.
     """

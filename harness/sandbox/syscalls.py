@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 
+CLONE_FILES = 0x400
+CLONE_THREAD = 0x10000
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000

@@ -6,6 +6,8 @@ solution.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import threading
 from dataclasses import dataclass, field
@@ -35,7 +37,20 @@ _COMPILERS = frozenset({"g++", "nvcc", "nvlink", "ptxas"})
 _MAX_REMEMBERED_CHARS = 200_000
 MAX_MODULES_BYTES = 4 * 2**30
 """Limit of all extensions of one solution together: the cache holds them at once, and copies sparse files whole."""
-_PASSING = re.compile(r"No space left|Cannot allocate|out of memory|internal compiler error|Killed|Terminated|signal")
+_OF_THE_MACHINE = re.compile(
+    "|".join(
+        re.escape(os.strerror(number))
+        for number in (
+            *(errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.EBUSY, errno.EINTR),
+            *(errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE),
+        )
+    )
+)
+"""Errors of the operating system that another try may not meet.
+
+A source can print them, too: then it is compiled twice.
+"""
+_PASSING = re.compile(f"{_OF_THE_MACHINE.pattern}|out of memory|internal compiler error|Killed|Terminated|signal")
 """Errors that may not occur again in another run."""
 _KILLED = re.compile(r"^Killed signal terminated|died due to signal 9\b")
 """Message of a compiler driver if the kernel killed one of its processes. The sandbox kills the whole job instead."""
@@ -108,7 +123,13 @@ class Compiler:
         with self.cache.building(key):
             abandon.heed()
             # Another process may have built it meanwhile.
-            return self._known(spec, key) or self._compile(spec, key, abandon)
+            if (known := self._known(spec, key)) is not None:
+                return known
+            tried = self._compile(spec, key, abandon)
+            if tried.error is not None and _OF_THE_MACHINE.search(tried.error.message):
+                abandon.heed()
+                tried = self._compile(spec, key, abandon)
+            return tried
 
     def _known(self, spec: ExtensionSpec, key: str) -> CompileResult | None:
         """Look in the cache for a module or for the log of a failed build."""

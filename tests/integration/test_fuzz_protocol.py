@@ -28,7 +28,7 @@ from harness.core.problem import Problem, Workload, digest_text
 from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.protocol.channel import Channel, ChannelClosed, Received, WireError, decode, pair
+from harness.protocol.channel import Channel, ChannelClosed, FrameLimit, Received, WireError, decode, pair
 from harness.protocol.messages import Burst
 from harness.referee.contestants.census_request import take_census
 from harness.referee.contestants.failures import MAX_REASON
@@ -206,8 +206,8 @@ class Liar:
         finally:
             self._theirs.close()
 
-    def receive(self, timeout_s: float) -> Received:
-        return self.channel.receive(timeout_s)
+    def receive(self, timeout_s: float, limit: FrameLimit | None = None) -> Received:
+        return self.channel.receive(timeout_s, limit)
 
     def pause(self) -> float:
         return time.perf_counter()
@@ -426,20 +426,20 @@ def test_missing_state_that_the_reference_has_not_either_says_nothing(referee: R
 
 def test_a_record_has_room_for_little_of_what_a_peer_says(referee: Referee, stage: Stage) -> None:
     """Records of a run are read whole, by everybody's commands."""
-    long = ["n" * 3000] * 4000
+    long = ["n" * 3000] * 200
     loaded = honest({"type": "load"}) | {"notes": long}
 
     def talkative(request: dict[str, Any]) -> bytes:
         if request["type"] == "load":
             return frame(loaded)
-        return frame(honest(request) | ({"reports": [{"k": "v" * 3000}] * 4000} if request["type"] == "burst" else {}))
+        return frame(honest(request) | ({"reports": [{"k": "v" * 3000}] * 200} if request["type"] == "burst" else {}))
 
     stage.lies = [talkative] * 8
     assert len(json.dumps(judge(referee).evidence)) < 200_000
     finding = {"kind": "memory_error", "kernel": "k" * 3000}
     broken = {"type": "broken", "stage": "call", "kind": "E", "message": "", "trace": "", "call": 0}
     stage.lies = [
-        lambda request: frame(broken | {"reports": [finding] * 4000} if request["type"] == "burst" else honest(request))
+        lambda request: frame(broken | {"reports": [finding] * 200} if request["type"] == "burst" else honest(request))
     ] * 8
     outcome = judge(referee)
     assert outcome.status is Status.memory_error

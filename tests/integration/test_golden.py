@@ -18,6 +18,7 @@ import pytest
 
 import harness
 from harness.cli import main
+from harness.results.manifest import MANIFEST
 from tests.support.paths import ROOT, TESTS
 
 GOLDEN = TESTS / "golden" / "commands"
@@ -26,7 +27,8 @@ UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 RUN = "results/h200-examples"
 LATER = "results/h200-examples-later"
 HELP = """
-eval serve extract screen show leaderboard profile compare report plot merge ci baseline doctor warmup timeline problems
+eval serve extract screen show leaderboard profile compare report plot verify replay merge ci baseline doctor warmup
+timeline problems
 """
 COMMANDS: Mapping[str, str] = {
     "leaderboard": f"leaderboard {RUN}",
@@ -73,7 +75,7 @@ def answer(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> str:
     out, err = capfd.readouterr()
     parts = [f"$ harness {COMMANDS[name]}", f"exit code {code}", "--- stdout", out, "--- stderr", err]
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path.name != MANIFEST:  # digests of files with times of day
             parts += [f"--- {path.relative_to(folder)}", path.read_text(encoding="utf-8")]
     return normalised("\n".join(parts), folder)
 
@@ -97,7 +99,9 @@ def test_a_command_gives_the_golden_bytes(
 
 
 VOLATILE = re.compile(r"(_s|_at|_bytes|digest|samples|key)$")
-DROPPED = frozenset({"environment", "timing", "build", "notes", "refresh", "calls", "launches", "prepared_ahead"})
+DROPPED = frozenset(
+    {"environment", "timing", "build", "notes", "refresh", "calls", "launches", "prepared_ahead", "seeds"}
+)
 REPORT = ("kind", "kernel", "array", "space", "line", "other_line")
 """Of a finding on the CPU. Which of a block's threads are named differs from run to run."""
 

@@ -77,6 +77,13 @@ RUNS: dict[str, As] = {
     ),
     "harness eval solutions/ --resume --run-id RUN": As(said="RUN", needs="harness eval solutions/"),
     "harness timeline results/RUN": As(said="host", needs="harness eval solutions/"),
+    "harness verify results/<run>": As(
+        lines=("harness verify results/RUN",), said="0 findings in 1 records", needs="harness eval solutions/"
+    ),
+    # Times on a busy CPU may differ.
+    "harness replay results/<run> [solution]": As(
+        lines=("harness replay results/RUN",), codes=(0, 1, 3), said="1 solutions:", needs="harness eval solutions/"
+    ),
     "harness eval --config results/<run>/run.yaml": As(
         lines=("harness eval --config results/RUN/run.yaml --run-id again",),
         said="1 passed",
@@ -232,6 +239,9 @@ NOT_RUN = {
     "python -m tests.exploits": CORPUS,
     "python -m tests.exploits --device host --only A1": CORPUS,
     "python -m tests.exploits --table results/exploits.md": CORPUS,
+    "harness eval solutions/ --sign key.pem": "needs a key; tests/unit/results/test_verify.py signs",
+    "harness verify results/<run> --key public.pem": "the same; tests/unit/results/test_verify.py asks for a key",
+    "harness replay results/<run> 16_naive": "the form of `harness replay results/<run> [solution]`, which is run",
     "python -m tests.exploits.grammar --out red-team": RED_TEAM,
     "python -m tests.exploits.grammar --out red-team --device host --every 9 --table red-team.md": RED_TEAM,
     "harness serve &": "stays; tests/integration/test_service.py starts and ends servers",
@@ -592,7 +602,7 @@ def test_the_table_of_settings_is_that_of_the_configuration(capsys: pytest.Captu
     assert main(["eval", "--help"]) == 0
     options = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE))
     shown = {option for row in rows.values() for option in re.findall(r"--[a-z-]+", row[0])}
-    assert shown == options - {"--config", "--json", "--server"}  # these are no settings of a run
+    assert shown == options - {"--config", "--json", "--server", "--sign"}  # these are no settings of a run
 
 
 def test_the_table_of_the_leaderboards_columns_has_them_all() -> None:

@@ -149,10 +149,11 @@ class Auditor:
             told.not_run = one_line(str(error))
         except (ZygoteError, OSError) as error:
             told.ended, told.again, told.lost = one_line(str(error)), True, True
-        said = _read_from(post.log_path, seen)
-        told.findings = parse(said, tool)
-        if told.ended is None and overflowed(said):
-            told.ended = "the kernels have more pairs of accesses than racecheck can store"
+        with self.zygotes.reading():
+            said = _read_from(post.log_path, seen)
+            told.findings = parse(said, tool)
+            if told.ended is None and overflowed(said):
+                told.ended = "the kernels have more pairs of accesses than racecheck can store"
         post.printed += sum(finding.count for finding in told.findings)
         (self.zygotes.drop if told.lost else self.zygotes.give_back)(post)
         return told
@@ -184,6 +185,7 @@ class Auditor:
             with ContestantProcess(
                 post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes
             ) as contestant:
+                contestant.parse_within(self.zygotes.reading)
                 contestants.add(contestant)
                 patience = ToolTimeouts(self.zygotes.clock, contestant.kill)
                 try:
@@ -197,7 +199,9 @@ class Auditor:
                         with patience.step("a call", limit_s, lambda: paces.others(tool) + _hint(tool)):
                             done, _ = contestant.burst(replace(burst, calls=(call,)), WALL_LIMIT_S)
                         told.answers.append(done)
-                        if parse(_read_from(post.log_path, seen), tool):
+                        with self.zygotes.reading():
+                            found = parse(_read_from(post.log_path, seen), tool)
+                        if found:
                             return  # further calls may take seconds each and repeat the finding
                     with patience.step("ending the process", lambda: END_LIMIT_S):
                         contestant.finish(WALL_LIMIT_S)

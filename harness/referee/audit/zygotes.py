@@ -66,6 +66,8 @@ class SanitizerZygotes:
         self._moved: tuple[float, float | None] = 0.0, time.perf_counter()
         """Unpaused time up to the last change, and when the current unpaused time began; None while paused."""
         self._active = 0
+        self._reading = 0
+        """Number of threads that read results of audits."""
         self._all: list[SanitizerZygote] = []
         self._idle: dict[SanitizerTool, list[SanitizerZygote]] = {tool: [] for tool in SanitizerTool}
 
@@ -155,6 +157,22 @@ class SanitizerZygotes:
                 self._active -= begins
                 self._changed.notify_all()
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read results of an audit within the block, never while something is timed.
+
+        A submission decides how long reading them takes, and Python runs one thread at a time.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._stopped)
+            self._reading += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reading -= 1
+                self._changed.notify_all()
+
     def announce(self) -> None:
         """Tell all watched processes to stop, without waiting; no audit starts meanwhile.
 
@@ -181,6 +199,7 @@ class SanitizerZygotes:
             self._tell()  # all of them, before waiting for the first
             for post in self._all if self._active else ():
                 post.zygote.hold()
+            self._changed.wait_for(lambda: self._reading == 0)
             return self._active > 0
 
     def release(self) -> None:
@@ -218,6 +237,7 @@ class SanitizerZygotes:
         """Note that running audits are paused from now on, or continue."""
         self._stopped = still
         self._moved = self.clock(), None if still else time.perf_counter()
+        self._changed.notify_all()
 
     def close(self) -> None:
         for post in self._all:

@@ -126,7 +126,7 @@ class ContestantClient:
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
         self._own_s = 0.0
-        """Seconds of waiting for the solution's own code: import and calls."""
+        """Seconds of waiting for the solution's own code, import and calls; without `ContestantProcess.stopping_s`."""
 
     @property
     def left_s(self) -> float:
@@ -137,16 +137,17 @@ class ContestantClient:
         """Return the failure of a solution that exceeded its time limit.
 
         It is a timeout only if its own code used at least `OWN_SHARE` of the limit; otherwise drawing and checking took
-        too long. `words` complete the timeout's reason.
+        too long. Waits for its processes to stop count as its own: relatives that end slowly cause them. `words`
+        complete the timeout's reason.
         """
-        limit_s = self.config.solution_timeout_s
+        limit_s, own_s = self.config.solution_timeout_s, self._own_s + self.contestant.stopping_s
         limit = f"all calls and checks together took longer than {limit_s:.4g} s (--solution-timeout)"
-        if self._own_s >= OWN_SHARE * limit_s:
+        if own_s >= OWN_SHARE * limit_s:
             return Failure(status=Status.timeout, reason=f"{limit}{words}")
         return Failure(
             status=Status.harness_error,
             reason=(
-                f"{limit}, of which its code took {self._own_s:.3g} s: drawing inputs and checking outputs is too slow "
+                f"{limit}, of which its code took {own_s:.3g} s: drawing inputs and checking outputs is too slow "
                 "here at these sizes; raise the limit or take a smaller --workload"
             ),
         )
@@ -170,12 +171,12 @@ class ContestantClient:
         timed = bool(lanes) and not (unless_known and empty_kernel.of(workspace.device).knows(one_queue=one_queue))
         self.contestant.attach(attach_request(config, workspace), workspace.arena.fd, config.load_timeout_s)
         empty = self.contestant.empty_calls(config.load_timeout_s) if timed else None
-        begin = time.perf_counter()
+        begin = time.perf_counter() - self.contestant.stopping_s
         try:
             loaded = self.contestant.load(load_request(self.task, workspace), min(config.load_timeout_s, self.left_s))
         except ContestantFailed as error:
             raise self._explained(error) from error
-        self._own_s += time.perf_counter() - begin
+        self._own_s += time.perf_counter() - self.contestant.stopping_s - begin
         if not {*loaded.unmatched, *loaded.differing} <= set(workspace.state_slots):
             raise ContestantFailed(OTHER_STATE)
         self.unmatched, self.differing = loaded.unmatched, loaded.differing
@@ -192,12 +193,12 @@ class ContestantClient:
         Raises:
             ContestantFailed: If the solution's process fails.
         """
-        begin = time.perf_counter()
+        begin = time.perf_counter() - self.contestant.stopping_s
         try:
             loaded = self.contestant.take_state(min(self.config.load_timeout_s, self.left_s))
         except ContestantFailed as error:
             raise self._explained(error) from error
-        self._own_s += time.perf_counter() - begin
+        self._own_s += time.perf_counter() - self.contestant.stopping_s - begin
         if not set(loaded.copied) <= set(self.workspace.state_slots):
             raise ContestantFailed(OTHER_STATE)
         self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(self.unmatched)}

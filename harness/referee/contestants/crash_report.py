@@ -14,6 +14,7 @@ from typing import Any
 from harness.protocol.channel import WireError
 from harness.protocol.fields import MessageError
 from harness.protocol.messages import Locate, Located
+from harness.protocol.reply_limits import BASE
 from harness.referee.contestants.crash_recorder import CrashRecording, Site
 from harness.referee.contestants.process import TIME_IS_OVER, ContestantProcess
 from harness.sandbox import SandboxUnavailable
@@ -74,7 +75,7 @@ def _located(sites: tuple[Site, ...], contestant: ContestantProcess) -> Places:
         contestant.beside(SYMBOLISER) as child,
     ):
         child.channel.send(Locate(sites=sites).to_json(), timeout_s=LOCATE_LIMIT_S)
-        found = Located.from_json(child.channel.receive(LOCATE_LIMIT_S).message).places
+        found = Located.from_json(child.channel.receive(LOCATE_LIMIT_S, BASE).message).places
         if len(found) == len(sites):
             return dict(zip(sites, found, strict=True))
     return {}

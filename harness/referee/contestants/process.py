@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +43,7 @@ from harness.protocol.messages import (
     TimeEmpty,
     parse_reply,
 )
+from harness.protocol.reply_limits import ReplyLimits
 from harness.referee.contestants.crash_recorder import CrashRecorder, CrashRecording
 from harness.referee.contestants.failures import failure_of
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
@@ -122,7 +124,7 @@ class ContestantProcess:
         self.spawn_s = time.perf_counter() - begin
         """Seconds to start it and build its sandbox."""
         self.stopping_s = 0.0
-        """Seconds spent on stopping it after replies."""
+        """Seconds spent on stopping it after replies, and on seeing that it stood still."""
         self.opened_s: float | None = None
         """Seconds to open its device, if that was done ahead."""
         self._memory_limit_bytes = memory_limit_bytes
@@ -137,6 +139,7 @@ class ContestantProcess:
 
         Threads that it creates also delay each other, so this does not prove that the machine is busy.
         """
+        self._limits = ReplyLimits()
         self._entered = False
         """Whether code of the solution may be in the process."""
 
@@ -183,6 +186,10 @@ class ContestantProcess:
             Exception: As `Zygote.spawn`.
         """
         return self._zygote.spawn(target, self._policy, self._log_path)
+
+    def parse_within(self, block: Callable[[], AbstractContextManager[object]]) -> None:
+        """Parse its replies only within such a block, which may wait."""
+        self._child.channel.parsing = block
 
     def hold(self) -> None:
         """Stop it during a request, from any thread, until `go_on`; may raise `StopError`."""
@@ -271,8 +278,10 @@ class ContestantProcess:
 
         The kernel may continue a stopped process for the process's own reasons (a timer, the end of a relative).
         """
+        begin = time.perf_counter()
         try:
             moved = self._entered and self._exit is None and self._child.moved()
+            self.stopping_s += time.perf_counter() - begin
         except StopError as error:
             self._exit = self._child.kill()
             raise ContestantFailed(_not_stopped(Stage.CALL, error)) from error
@@ -300,8 +309,9 @@ class ContestantProcess:
         self._asked_s = time.perf_counter()
         try:
             self._child.resume()
-            self._child.channel.send(request.to_json(), fds, timeout_s=timeout_s)
-            received = self._child.receive(timeout_s)
+            asked = request.to_json()
+            self._child.channel.send(asked, fds, timeout_s=timeout_s)
+            received = self._child.receive(timeout_s, self._limits.of(asked))
             begin = time.perf_counter()
             self._stopped_s = self._child.pause()
             self.stopping_s += time.perf_counter() - begin

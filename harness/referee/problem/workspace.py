@@ -29,6 +29,7 @@ from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose
 from harness.referee.problem.checksum import checksums
 from harness.referee.problem.flops import FlopCount, Traffic, count_flops, least_traffic
 from harness.referee.problem.inputs import draw, draw_into
+from harness.referee.problem.keyed_random import KeyedRandom
 from harness.referee.problem.loader import ProblemError, load_reference, state_of
 from harness.referee.problem.truth import Answer, Reference, Truth
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
@@ -109,7 +110,7 @@ def key_of(problem: Problem, workload: Workload) -> Hashable:
 
     It has the sizes, too: callers of the Python API may give several of them one name.
     """
-    rules = problem.rules, problem.compare_state
+    rules = problem.rules, problem.compare_state, problem.model_seed
     return problem.digest, problem.precision, rules, workload.name, str(sorted(workload.sizes.items()))
 
 
@@ -144,11 +145,12 @@ class Workspace:
         self.problem = problem
         self.workload = workload
         self.device = device
-        self._secret = secret
+        self.secret = self._draws = secret
+        """Source of choices that no contestant may foresee; `_draws` is that of seeds."""
         self._reference = load_reference(problem, workload, progress_marker)
         if device.kind is DeviceKind.HOST:
             self._refuse_what_has_no_room(progress_marker)
-        self.model_seed = secret.getrandbits(48)
+        self.model_seed = secret.getrandbits(48) if problem.model_seed is None else problem.model_seed
         self.oracle = Reference(self._reference, device, self.model_seed)
         first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
         self.drawn_on = first.drawn_on
@@ -205,7 +207,22 @@ class Workspace:
         return tuple(notes)
 
     def _new_seed(self) -> int:
-        return self._secret.getrandbits(62)
+        return self._draws.getrandbits(62)
+
+    @contextmanager
+    def seeded(self, key: str) -> Iterator[None]:
+        """Let inputs and choices within the block follow from a key.
+
+        Args:
+            key: As of `KeyedRandom`; secret until the verdict.
+        """
+        before = self.secret, self._draws
+        # Two streams: how many input sets fit the memory decides in which order sets are drawn and words held back.
+        self.secret, self._draws = KeyedRandom(key, "choices"), KeyedRandom(key, "inputs")
+        try:
+            yield
+        finally:
+            self.secret, self._draws = before
 
     def _refuse_what_has_no_room(self, progress_marker: ProgressMarker) -> None:
         """Raise `NoRoom` for inputs that can't fit, before drawing any.
@@ -431,7 +448,7 @@ class Workspace:
         """Choose secret words of these sets' inputs, which only the calls deliver."""
         self.device.synchronize()  # drawing the inputs is not a cost of this defence
         with self.ledger.spend("held_back_words"):
-            held = HeldBack(self._words, [choose(self._spans(index), self._secret) for index in indices])
+            held = HeldBack(self._words, [choose(self._spans(index), self.secret) for index in indices])
             self._held_back |= {index: (held, number) for number, index in enumerate(indices)}
 
     def _spans(self, index: int) -> list[Span]:

@@ -22,8 +22,8 @@ from harness.devices.device import Arena, CallTime, Device
 from harness.devices.empty_kernel import empty_calls
 from harness.devices.layout import copied
 from harness.devices.stream_gate import StreamGate
-from harness.protocol.channel import Channel, ChannelClosed
-from harness.protocol.fields import MAX_TEXT
+from harness.protocol.channel import Channel, ChannelClosed, FrameTooLarge
+from harness.protocol.fields import MAX_REPORTS, MAX_TEXT, MAX_TRACE
 from harness.protocol.kernel_rows import MAX_NAME, CensusTaken
 from harness.protocol.messages import (
     Broken,
@@ -40,6 +40,7 @@ from harness.protocol.messages import (
     Stage,
 )
 from harness.protocol.module_state import misplaced, refuse_lazy
+from harness.protocol.reply_limits import ReplyLimits
 from harness.protocol.tensor_tree import TreeSpec, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, writers
 from harness.untrusted.contestant.device import OpenedDevice, open_ahead, open_now
@@ -67,20 +68,33 @@ class _Broke(Exception):
 
 def main(channel: Channel, fds: tuple[int, ...]) -> None:
     """Serve the referee's requests until it closes the channel."""
-    contestant = Contestant()
+    contestant, limits = Contestant(), ReplyLimits()
     while True:
         try:
             received = channel.receive()
         except ChannelClosed:
             return
+        limit = limits.of(received.message)
         try:
             reply = contestant.handle(received.message, received.fds)
         except _Broke as broke:
             cause = broke.__cause__
             assert cause is not None
-            channel.send(contestant.describe(broke, cause).to_json())
-            continue
-        channel.send(reply)
+            reply = contestant.describe(broke, cause).to_json()
+        try:
+            channel.send(reply, limit=limit)
+        except FrameTooLarge as refusal:
+            channel.send(shorter(reply, str(refusal)))
+
+
+def shorter(reply: Mapping[str, Any], refusal: str) -> dict[str, Any]:
+    """Return a reply in place of one that the referee would not accept."""
+    if reply["type"] == Broken.TYPE:  # of texts only commas and brackets can be too many
+        texts = {"message": reply["message"][:1000], "trace": reply["trace"][-1000:]}
+        return {**reply, **texts, "reports": reply["reports"][:16]}
+    stage = Stage.CONSTRUCT if reply["type"] == Loaded.TYPE else Stage.CALL
+    message = f"the results are too much to describe: {refusal}; return as many tensors as the reference does"
+    return Broken(stage=stage, kind="TooManyResults", message=message, trace="").to_json()
 
 
 class Contestant:
@@ -136,8 +150,8 @@ class Contestant:
         return Broken(
             stage=broke.stage,
             kind=type(cause).__name__,
-            message=(str(cause) if why is None else f"{one_line(str(cause), limit=200)}; {why}")[:MAX_TEXT],
-            trace=text[-MAX_TEXT:],
+            message=(str(cause) if why is None else f"{one_line(str(cause), limit=200)}; {why}")[:MAX_TRACE],
+            trace=text[-MAX_TRACE:],
             call=broke.call,
             reports=self._reports(),
         )
@@ -380,10 +394,10 @@ class Contestant:
         )
 
     def _keep(self, result: object) -> None:
-        """Keep a call's result alive until the next has returned, lest that gets its address.
+        """Keep a call's result alive until the next call has returned.
 
-        Not if the process holds much memory: a result in a large block that was freed would keep the next call from
-        using the block again.
+        Otherwise the next result could get its address. Not if the process holds much memory: a result in a large block
+        that was freed would keep the next call from using the block again.
         """
         assert self._device is not None
         device = self._device.torch_device
@@ -397,7 +411,7 @@ class Contestant:
         return writers(words, [call.late for call in calls])
 
     def _reports(self) -> tuple[dict[str, Any], ...]:
-        return tuple(self._shim.collect_reports()) if self._shim is not None else ()
+        return tuple(self._shim.collect_reports()[:MAX_REPORTS]) if self._shim is not None else ()
 
 
 def import_solution(source: str, filename: str) -> Any:

@@ -11,6 +11,7 @@ import platform
 import resource
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -228,6 +229,66 @@ def hog_sockets(channel: Channel, fds: list[int]) -> None:
                     end.send(data)
             except BlockingIOError:
                 pass
+
+
+def hog_tcp(channel: Channel, fds: list[int]) -> None:
+    """Fill connections over the loopback that a tool shares, at most 300 MB."""
+    channel.send({"started": True})
+    server = socket.create_server(("127.0.0.1", 0))
+    kept, held, data = [], 0, bytes(2**16)
+    while held < 300 * 2**20:
+        client = socket.create_connection(server.getsockname())
+        kept += [client, server.accept()[0]]
+        client.setblocking(False)
+        try:
+            while True:
+                held += client.send(data)
+        except BlockingIOError:
+            pass
+    time.sleep(20)
+
+
+def hog_pipes(channel: Channel, fds: list[int]) -> None:
+    """Fill pipes in eight processes, keep one end of each: at most 330 MB."""
+    channel.send({"started": True})
+    for _ in range(8):
+        if os.fork() == 0:
+            for _ in range(4000):
+                _, writing = os.pipe()
+                os.set_blocking(writing, False)
+                try:
+                    while True:
+                        os.write(writing, bytes(4096))
+                except BlockingIOError:
+                    os.close(writing)
+            time.sleep(20)
+            os._exit(0)
+    time.sleep(20)
+
+
+def hog_behind_an_ended_thread(channel: Channel, fds: list[int]) -> None:
+    """Take 512 MB in a process whose first thread has ended."""
+    channel.send({"started": True})
+    if os.fork() == 0:
+
+        def take() -> None:
+            time.sleep(0.2)
+            kept = [_touch(2**24) for _ in range(32)]
+            time.sleep(20)
+            os._exit(len(kept))
+
+        threading.Thread(target=take).start()
+        _libc.syscall(ctypes.c_long({"x86_64": 60, "aarch64": 93}[platform.machine()]), ctypes.c_long(0))
+    time.sleep(20)
+
+
+def threads_of_a_kind(channel: Channel, fds: list[int]) -> None:
+    """Make a thread with descriptors of its own, which nothing outside counts, and one as everybody makes it."""
+    number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+    own = 0x10000 | 0x100 | 0x800  # CLONE_THREAD, CLONE_VM, CLONE_SIGHAND
+    thread = threading.Thread(target=lambda: None)
+    outcome = {"own": _call(number, own, 0, 0, 0, 0), "unshared": _call(436, 1000, 1001, 2)}
+    channel.send({"outcome": {**outcome, "usual": _outcome(thread.start)}})
 
 
 def spin_gpu(channel: Channel, fds: list[int]) -> None:

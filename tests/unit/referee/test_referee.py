@@ -362,6 +362,22 @@ def test_the_limit_that_ended_a_solution_is_the_one_that_is_told(
     assert outcome.reason.startswith("all calls and checks together took longer than 5 s (--solution-timeout)")
 
 
+def test_waits_for_processes_that_end_slowly_count_as_the_solutions_own(
+    zygote: Zygote, device: DeviceKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause = Child.pause
+
+    def slowly(self: Child) -> float:
+        told_s = pause(self)
+        time.sleep(1.0)
+        return told_s
+
+    monkeypatch.setattr(Child, "pause", slowly)
+    with Referee(config(device, solution_timeout_s=8.0), zygote) as held:
+        outcome = judge(held, model("return torch.softmax(x, dim=1)"), tmp_path, timed=True)
+    assert outcome.status is Status.timeout, outcome
+
+
 def test_host_memory_is_limited(zygote: Zygote, device: DeviceKind, tmp_path: Path) -> None:
     hog = model("held = []\nwhile True:\n    held.append(bytearray(50_000_000))")
     limit = 2 * 2**30 if device is DeviceKind.HOST else 6 * 2**30

@@ -280,7 +280,7 @@ def test_the_gpu_works_behind_every_wall(tmp_path: Path) -> None:
     assert seen["cache"].startswith("/tmp/")
     assert {name for name in seen["dev"] if name.startswith("nvidia")} <= {
         *(f"nvidia{index}" for index in range(16)),
-        *("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps"),
+        *("nvidiactl", "nvidia-uvm"),
     }
 
 
@@ -447,6 +447,32 @@ def test_who_has_the_kernel_hoard_memory_is_ended(zygote: Zygote, tmp_path: Path
     with zygote.spawn(f"attacks:{target}", policy(max_memory_bytes=160 * MIB), tmp_path / "log") as child:
         ask(child)
         assert end(child).cause == "memory_limit"
+
+
+@full
+@pytest.mark.parametrize("target", ["hog_pipes", "hog_behind_an_ended_thread"])
+def test_memory_that_no_process_shows_is_counted(zygote: Zygote, tmp_path: Path, target: str) -> None:
+    """In pipes beyond the share of a user, and in a process whose first thread has ended."""
+    with zygote.spawn(f"attacks:{target}", policy(max_memory_bytes=320 * MIB), tmp_path / "log") as child:
+        ask(child)
+        assert end(child).cause == "memory_limit"
+
+
+@full
+def test_no_thread_has_descriptors_of_its_own(run: Run) -> None:
+    assert run("attacks:threads_of_a_kind")["outcome"] == {"own": "EPERM", "unshared": "EPERM", "usual": "ok"}
+
+
+def test_huge_pages_and_pipes_count_as_memory() -> None:
+    text = (
+        b"Name:\tx\nFDSize:\t%d\nVmPTE:\t      40 kB\nRssAnon:\t  100 kB\nRssShmem:\t 20 kB\nHugetlbPages:\t  %d kB\n"
+    )
+    plain = limits.bytes_in_status(text % (64, 0))
+    assert plain == 160 * 1024
+    assert limits.bytes_in_status(text % (64, 4096)) == plain + 4 * MIB
+    assert limits.bytes_in_status(text % (4096, 0)) == plain + (4096 - 64) * limits.pipe_bytes()
+    assert limits.pipe_bytes() >= 8192
+    assert limits.bytes_in_status(b"") == 0
 
 
 def test_a_modest_use_of_memory_is_measured(zygote: Zygote, tmp_path: Path) -> None:
@@ -819,6 +845,17 @@ def test_nodes_of_other_gpus_are_left_out() -> None:
     assert mounts.gpu_devices(machine, SandboxPolicy(gpu=True)) == nodes
     assert mounts.gpu_devices(machine, SandboxPolicy(gpu=True, gpu_minor=1)) == (nodes[0], nodes[2], nodes[4])
     assert mounts.gpu_devices(machine, SandboxPolicy(gpu_minor=1)) == ()
+
+
+def test_nodes_that_only_profilers_and_administrators_open_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-caps").mkdir()
+    modes = {"nvidia0": 0o666, "nvidiactl": 0o666, "nvidia-uvm": 0o666, "nvidia-uvm-tools": 0o666}
+    modes |= {"nvidia-caps/nvidia-cap1": 0o400, "nvidia-caps/nvidia-cap2": 0o400, "nvidia-caps/nvidia-cap30": 0o444}
+    for name, mode in modes.items():
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    found = {os.path.relpath(path, tmp_path) for path in mounts._gpu_nodes(str(tmp_path))}
+    assert found == {"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap30"}
 
 
 @pytest.mark.parametrize("minor", [None, 3])

@@ -285,6 +285,19 @@ def test_a_tool_around_the_zygote_is_reached_and_the_machine_is_not(tmp_path: Pa
     assert walled == {"tool": "EAFNOSUPPORT", "machine": "EAFNOSUPPORT"}
 
 
+@needs_network
+@pytest.mark.parametrize("target", ["hog_sockets", "hog_tcp"])
+def test_buffers_of_sockets_count_beside_a_tool_too(tmp_path: Path, target: str) -> None:
+    wrapper = (sys.executable, str(TARGETS / "tool.py"), "4242")
+    with Zygote(env={"PYTHONPATH": str(TARGETS)}, wrapper=wrapper, enclosed=True) as own:
+        shared = SandboxPolicy(readable=(TARGETS,), under_tool=True, max_memory_bytes=160 * 2**20)
+        with own.spawn(f"attacks:{target}", shared, tmp_path / "log") as child:
+            child.channel.receive(WAIT_S)
+            report = child.wait(WAIT_S)
+    assert report is not None
+    assert report.cause == "memory_limit"
+
+
 def test_sharing_the_machines_network_is_not_full_strength(zygote: Zygote, tmp_path: Path) -> None:
     shared = SandboxPolicy(readable=(TARGETS,), under_tool=True)
     with zygote.spawn("honest:sleep", shared, tmp_path / "log") as child:

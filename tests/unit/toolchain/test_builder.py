@@ -35,6 +35,7 @@ from harness.toolchain import (
     build_solution,
     compile_extension,
 )
+from harness.toolchain.build_processes import BuildAttempt
 from harness.toolchain.toolchain import Plan
 from tests.support.paths import SUPPORT
 
@@ -300,6 +301,28 @@ def test_a_compile_error_is_not_compiled_again(build: Builder) -> None:
     log = build.log_path.read_text()
     assert "== building extension tiny ==" in log
     assert "== building extension tiny (compiler output of an earlier run) ==" in log
+
+
+@pytest.mark.parametrize("said", ["Resource temporarily unavailable", "Too many open files", "Text file busy"])
+def test_an_error_that_may_be_the_machines_is_tried_again_and_not_remembered(
+    build: Builder, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    attempts = []
+
+    class Counted(BuildAttempt):
+        def run(self) -> Any:
+            attempts.append(self.spec.name)
+            return super().run()
+
+    monkeypatch.setattr(compile_extension, "BuildAttempt", Counted)
+    extra = f"\n#error g++: vfork: {said}"
+    body = f"build(1, extra={extra!r})"
+    for number in (1, 2):
+        outcome = build(body)
+        assert outcome.failure is not None
+        assert outcome.failure.status is Status.compile_error, "a source may print it, so it is no excuse"
+        assert len(attempts) == 2 * number
+    assert "of an earlier run" not in build.log_path.read_text()
 
 
 def test_a_known_solution_imports_nothing(build: Builder) -> None:

@@ -190,7 +190,7 @@ def test_it_serves_until_the_channel_is_closed_and_goes_on_after_a_broken_soluti
     monkeypatch.setattr(contestant_main, "Contestant", Failing)
     with Channel(here) as channel:
         for kind in ("load", "release"):
-            channel.send({"type": kind})
+            channel.send({"type": kind, "state": {}})
         here.shutdown(socket.SHUT_WR)
         with Channel(there) as theirs:
             contestant_main.main(theirs, ())

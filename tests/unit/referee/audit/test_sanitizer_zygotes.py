@@ -23,6 +23,40 @@ STILL_S = 0.2
 """How long is looked whether something begins that must not."""
 
 
+class Reader(threading.Thread):
+    """One that reads an audit's results as soon as it may."""
+
+    def __init__(self, sanitizer_zygotes: SanitizerZygotes) -> None:
+        super().__init__(daemon=True)
+        self._sanitizer_zygotes = sanitizer_zygotes
+        self.begun, self.over = threading.Event(), threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        with self._sanitizer_zygotes.reading():
+            self.begun.set()
+            assert self.over.wait(SOON_S)
+
+
+def test_nothing_is_read_in_a_silence_which_waits_for_what_is_being_read(sanitizer_zygotes: SanitizerZygotes) -> None:
+    early = Reader(sanitizer_zygotes)
+    assert early.begun.wait(SOON_S)
+    held = threading.Event()
+    holder = threading.Thread(target=lambda: (sanitizer_zygotes.hold(), held.set()), daemon=True)
+    holder.start()
+    assert not held.wait(STILL_S), "the silence began while something was read"
+    late = Reader(sanitizer_zygotes)
+    assert not late.begun.wait(STILL_S)
+    early.over.set()
+    assert held.wait(SOON_S)
+    assert not late.begun.wait(STILL_S)
+    sanitizer_zygotes.loosen()  # running audits go on, so their results are read
+    assert late.begun.wait(SOON_S)
+    late.over.set()
+    assert sanitizer_zygotes.hold() is False
+    sanitizer_zygotes.release()
+
+
 class Audit(threading.Thread):
     """One that has its turn as soon as it may, and gives it up when it is told to."""
 

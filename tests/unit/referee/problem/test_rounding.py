@@ -446,7 +446,7 @@ def test_truths_of_rounded_inputs_come_from_the_cpu_only_where_the_truth_does(
         return exact
 
     monkeypatch.setattr(Reference, "_truth_on", truth_on)
-    monkeypatch.setattr(Reference, "_places", lambda self: [cuda, cuda, cpu])
+    monkeypatch.setattr(Reference, "_places", lambda self: [(cuda, False), (cuda, False), (cpu, False)])
     try:
         workspace.truth(0)
         tried.clear()
