@@ -180,7 +180,7 @@ class CorrectnessStage:
     def _call_on(
         self, variants: Sequence[tuple[str, int]], verifier: Verifier, findings: list[CallVerdict]
     ) -> BurstDone:
-        """Call the solution on each of some variants in one burst, and add the verdicts to `findings`."""
+        """Call the solution on some variants in one burst; add to `findings`."""
         client, workspace = self._client, self._client.workspace
         drawn = range(self._first_set, self._first_set + len(variants))
         for index, (variant, part) in zip(drawn, variants, strict=True):

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 
 import pytest
 import torch
 
-from harness.hostcuda.translate import build
-from harness.untrusted.contestant.hostcuda import shim
-from tests.support.hostcuda_loader import load
-from tests.support.paths import TESTS
+from tests.support.paths import ROOT, TESTS
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the host device needs g++")
 
@@ -63,11 +62,28 @@ def rows(text: str) -> Rows:
 EXPECTED = rows((HERE / "arithmetic_sm90.tsv").read_text())
 
 
+RUN = """
+from pathlib import Path
+from torch.utils.cpp_extension import load_inline
+module = load_inline(
+    "arithmetic",
+    cpp_sources="#include <string>\\nstd::string table();",
+    cuda_sources=Path({source!r}).read_text(),
+    functions=["table"],
+)
+Path({out!r}).write_text(module.table())
+"""
+
+
 @pytest.fixture(scope="module")
-def computed() -> Rows:
-    shim.activate(build.prepare_headers(), checked=True)
-    source = (HERE / "arithmetic_probe.cu").read_text()
-    return rows(load(source, "#include <string>\nstd::string table();", ["table"], checked=True, flags=[]).table())
+def computed(tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    folder = tmp_path_factory.mktemp("arithmetic")
+    script, out = folder / "run.py", folder / "table.tsv"
+    script.write_text(RUN.format(source=str(HERE / "arithmetic_probe.cu"), out=str(out)))
+    command = [sys.executable, "-m", "tests.support.hostcuda_runner", str(script)]  # the host device changes torch
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    return rows(out.read_text())
 
 
 def numbers(kind: str, bits: list[int]) -> list[float]:

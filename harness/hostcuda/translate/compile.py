@@ -20,7 +20,8 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ from harness.hostcuda.translate.declared import (
     undefined,
     unexported,
 )
-from harness.hostcuda.translate.dynamic import clashes
 from harness.hostcuda.translate.kinds import (
     Precompiled,
     binds,
@@ -53,13 +53,14 @@ from harness.hostcuda.translate.lacking import (
     among_symbols,
     in_log,
     launching_headers,
+    names_of_headers,
     out_of_sight,
 )
 from harness.hostcuda.translate.macros import defines, is_switch, macros
-from harness.hostcuda.translate.refusals import refusals
+from harness.hostcuda.translate.preprocess import PreprocessedUnit, author_text, marked
+from harness.hostcuda.translate.refusals import declarations as refused_declarations
+from harness.hostcuda.translate.refusals import in_log as refused_in
 from harness.hostcuda.translate.rewrite import rewrite
-from harness.hostcuda.translate.spaces import Spaces, spaces, survey
-from harness.toolchain.cuda_source.tokens import code, words
 from harness.toolchain.headers.fallback import first_error, own_fault, searched
 from harness.toolchain.headers.lean import DEFINE, UNIT, LeanHeaders
 
@@ -91,14 +92,16 @@ _OF_THE_STANDARD_LIBRARY = re.compile(
     r"|sort|swap|tie|transform\w*|unique|upper_bound|visit|\w+_(?:of|sort|sorted|scan|element|if|each)"
 )
 
-_CALLED = re.compile(rb"\s*\(")
-_OF_A_MACRO = re.compile(rb"\b[A-Z][A-Z0-9_]+\(\s*([A-Za-z_]\w*)")
-_USED = re.compile(rb"\busing\s+[\w:]*::(\w+)\s*;")
-
 _ARRAYS_ARE_SAID = '#pragma GCC diagnostic warning "-Wvla"\n'
 """In the text, because a precompiled header is valid only for its own flags."""
 
-_ARRAY = re.compile(r"^cuda\.cu:(\d+):(\d+): warning: .*\[-Wvla\]$", re.M)
+_ARCHITECTURE = "__CUDA_ARCH__"
+"""Defined while nvcc compiles for the device, undefined while it compiles the same text for the host."""
+
+_BEGIN = '#line 1 "cuda.cu"\n'
+
+_REFUSED = 2
+"""Exit code of a unit that no other headers can help."""
 
 _MANGLED = "_Z"
 """Prefix of C++ symbols. Those of torch may exist when the module is imported."""
@@ -111,34 +114,25 @@ def main(folder: Path) -> int:
     cuda = "\n".join(job["cuda_sources"])
     cpp = "\n".join(job["cpp_sources"])
     texts = {"cuda.cu": cuda, "main.cpp": cpp}
-    rewritten = rewrite(cuda)
     available = Path(job["headers"]["folder"]) / "include"
-    lacking = [MissingConstruct(file="cuda.cu", line=f.line, construct=f.construct) for f in rewritten.not_emulated]
-    for file, text in texts.items():
-        lacking += among_includes(file, text, available)
+    found = TranslationFindings(
+        [lack for file, text in texts.items() for lack in among_includes(file, text, available)]
+    )
+    code, log = 1, ""
+    if found.lacking or not (log := undeclared(texts, job)):
+        code, log = _build(folder, job, texts, found)
     (folder / "findings.json").write_text(
         json.dumps(
             {
-                "not_emulated": [{"line": lack.line, "construct": lack.construct} for lack in lacking],
-                "kernels": list(rewritten.kernels),
+                "not_emulated": [{"line": lack.line, "construct": lack.construct} for lack in found.lacking],
+                "kernels": found.kernels,
             }
         )
     )
-    _say(lacking)
-    read = survey(cuda)
-    sides = spaces(read)
-    code, log = 1, ""
-    if not lacking and not job["own_headers"]:
-        log = _wrong_calls(job, sides, available)
-        log += "".join(f"cuda.cu:{r.line}:{r.column}: error: {r.message}\n" for r in refusals(read))
-    log += "".join(f"cuda.cu:{c.line}:{c.column}: error: {c.message}\n" for c in clashes(cuda) if not lacking)
-    if not lacking:
-        log += undeclared(texts, job)
-    if not log:
-        code, log = _build(folder, job, texts, rewritten.text, sides)
+    _say(found.lacking)
     if code != 0:
         sources = (*texts.values(), *job["own_headers"])
-        _say(lack for lack in in_log(log, available, sources) if lack not in lacking)
+        _say(lack for lack in in_log(log, available, sources) if lack not in found.lacking)
         sys.stdout.write(_quoted(log))
         return code
     symbols = _undefined(Path(job["module"]))
@@ -151,80 +145,37 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _functions(headers: Path) -> set[bytes]:
-    """Names that may be functions in the headers below a folder.
+@dataclass(slots=True)
+class TranslationFindings:
+    """What the translation finds in the sources."""
 
-    A name counts if parentheses follow, if a macro defines it, or if a using declaration imports it.
-    """
-    found: set[bytes] = set()
-    for path in headers.rglob("*"):
-        if path.is_file() and path.suffix != ".md":
-            text = code(path.read_bytes())
-            found.update(word for word, _, end in words(text) if _CALLED.match(text, end))
-            found.update(_OF_A_MACRO.findall(text))
-            found.update(_USED.findall(text))
-    return found
-
-
-def _wrong_calls(job: dict[str, Any], sides: Spaces, available: Path) -> str:
-    """The errors of nvcc for calls from host code to device functions and the reverse.
-
-    A name that CUDA's headers also declare is skipped. In host code, so is a name of torch or the standard library,
-    which argument-dependent lookup may find.
-    """
-    if not sides.wrong_calls:
-        return ""
-    theirs = _functions(available)
-    operators = Path(job["headers"]["torch_include"]) / "ATen" / "ops"
-    return "".join(
-        f"cuda.cu:{call.line}:{call.column}: error: {call.message}\n"
-        for call in sides.wrong_calls
-        if call.callee.encode() not in theirs
-        and not (
-            call.by_host
-            and (_OF_THE_STANDARD_LIBRARY.fullmatch(call.callee) or (operators / f"{call.callee}.h").exists())
-        )
-    )
-
-
-def _arrays_on_the_device(sides: Spaces, code: int, log: str) -> tuple[int, str]:
-    """Turn g++'s warning on a variable-length array in device code into an error.
-
-    nvcc reports an error there.
-    """
-    found = [
-        match
-        for match in _ARRAY.finditer(log)
-        if any(first <= int(match[1]) <= last for first, last in sides.device_lines)
-    ]
-    if code != 0 or not found:
-        return code, log
-    errors = "".join(f"cuda.cu:{m[1]}:{m[2]}: error: expression must have a constant value\n" for m in found)
-    return 1, errors + log
+    lacking: list[MissingConstruct] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unit:
     """One file for the compiler, and the kind of its precompiled headers.
 
-    `headers` is None for a unit that includes parts of torch only, or nothing of it.
+    `headers` is None for a unit that includes parts of torch only, or nothing of it. `host` is the text of the host's
+    side; it differs from the file's own, the device's, if the sources ask for the architecture. It is None for C++.
     """
 
     path: Path
     headers: Precompiled | None
+    host: str | None = None
 
 
-def _build(folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, sides: Spaces) -> tuple[int, str]:
+def _build(folder: Path, job: dict[str, Any], texts: dict[str, str], found: TranslationFindings) -> tuple[int, str]:
     """Compile lean, then with all headers if that fails; code and log of the last try."""
     bound = _bound(job, texts)
-    lean = None if bound is None else _lean_units(folder, job, texts, cuda_text, bound)
+    lean = None if bound is None else _lean_units(folder, job, texts, bound)
     log = ""
     available = Path(job["headers"]["folder"]) / "include"
     if lean is not None:
         units, exported = lean
-        compiled, log = _compile_all(job, units)
-        code, log = _arrays_on_the_device(sides, compiled, log)
-        if code != 0 and compiled == 0:
+        code, log = _compile_all(job, units, found)
+        if code == _REFUSED:
             return code, log
         if error := undefined(log, exported):
             return 1, error
@@ -244,8 +195,8 @@ def _build(folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: 
     theirs = Path(job["headers"]["torch_include"])
     if any(launching_headers(text, available, theirs) for text in texts.values()):
         return 1, log or "an included header of torch launches kernels\n"  # a full build takes minutes and fails too
-    units = _full_units(folder, job, texts, cuda_text)
-    code, log = _arrays_on_the_device(sides, *_compile_all(job, units))
+    units = _full_units(folder, job, texts)
+    code, log = _compile_all(job, units, found)
     if code != 0:
         return code, log
     return _link(job, [unit.path.with_suffix(".o") for unit in units])
@@ -255,7 +206,6 @@ def _lean_units(
     folder: Path,
     job: dict[str, Any],
     texts: dict[str, str],
-    cuda_text: str,
     bound: Definition,
 ) -> tuple[list[_Unit], list[str]] | None:
     """The units without pybind11, the one with `cuda.cu` first.
@@ -270,7 +220,6 @@ def _lean_units(
     (folder / _OWN).mkdir(exist_ok=True)
     (folder / _OWN / UNIT).write_text(header)
     torch = f"#include <{UNIT}>\n"
-    cuda = without_names_of_pybind11(bound.without(cuda_text))
     in_cuda = bound.text != "" and bound.text in texts["cuda.cu"]
     kind = kind_of((), job["cuda_flags"])
     declared = declarations(plain["main.cpp"])
@@ -281,10 +230,13 @@ def _lean_units(
         and (in_cuda or all(re.fullmatch(r"\w+", name) for name in names))
     ):
         before, after, chosen = joined_declarations(declared, () if in_cuda else names)
-        text = _cuda_unit(job, texts["cuda.cu"], before, cuda, torch) + after + _bindings(job, bound, chosen)
-        unit = _written(folder / "unit.cpp", text, kind if has_torch(texts["cuda.cu"], job) else None)
+        text = _cuda_unit(job, texts["cuda.cu"], before, plain["cuda.cu"], torch) + after
+        text += _bindings(job, bound, chosen)
+        unit = _cuda(folder / "unit.cpp", text, kind if has_torch(texts["cuda.cu"], job) else None, job)
         return [unit], list(chosen)
-    first = _cuda_unit(job, texts["cuda.cu"], "", cuda, torch) + (_bindings(job, bound, {}) if in_cuda else "")
+    first = _cuda_unit(job, texts["cuda.cu"], "", plain["cuda.cu"], torch) + (
+        _bindings(job, bound, {}) if in_cuda else ""
+    )
     opening = torch + '#include "hostcuda/bind.h"\n' if has_torch(texts["main.cpp"], job) else ""
     second = (
         opening
@@ -295,17 +247,17 @@ def _lean_units(
         + ("" if in_cuda else _bindings(job, bound, {}))
     )
     return [
-        _written(folder / "unit.cpp", first, kind if has_torch(texts["cuda.cu"], job) else None),
+        _cuda(folder / "unit.cpp", first, kind if has_torch(texts["cuda.cu"], job) else None, job),
         _written(folder / "lean_main.cpp", second, Precompiled.SWITCHED if opening else None),
     ], []
 
 
-def _full_units(folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str) -> list[_Unit]:
+def _full_units(folder: Path, job: dict[str, Any], texts: dict[str, str]) -> list[_Unit]:
     """The units as torch compiles them: all headers, pybind11."""
     cuda, main = (Precompiled.FULL if has_torch(texts[name], job) else None for name in ("cuda.cu", "main.cpp"))
     second = _opening(job["cpp_flags"]) + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job)
     return [
-        _written(folder / "cuda_unit.cpp", _cuda_unit(job, texts["cuda.cu"], "", cuda_text, ""), cuda),
+        _cuda(folder / "cuda_unit.cpp", _cuda_unit(job, texts["cuda.cu"], "", texts["cuda.cu"], ""), cuda, job),
         _written(folder / "main_unit.cpp", second, main),
     ]
 
@@ -326,11 +278,18 @@ def _cuda_unit(job: dict[str, Any], source: str, before: str, cuda_text: str, to
         + '#include "hostcuda/unit.h"\n'
         + _opening(job["cuda_flags"])
         + _ARRAYS_ARE_SAID
-        + '#line 1 "cuda.cu"\n'
-        + cuda_text
+        + _BEGIN
+        + marked(cuda_text)
         + "\n"
         + _registration(job)
     )
+
+
+def _cuda(path: Path, text: str, headers: Precompiled | None, job: dict[str, Any]) -> _Unit:
+    asks = any(_ARCHITECTURE in each for each in (text, *job["own_headers"]))
+    host = text.replace(_BEGIN, f"#undef {_ARCHITECTURE}\n{_BEGIN}", 1) if asks else text
+    path.write_text(text)
+    return _Unit(path=path, headers=headers, host=host)
 
 
 def _written(path: Path, text: str, headers: Precompiled | None) -> _Unit:
@@ -469,15 +428,15 @@ def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
         process.kill()
 
 
-def _compile_all(job: dict[str, Any], units: Sequence[_Unit]) -> tuple[int, str]:
+def _compile_all(job: dict[str, Any], units: Sequence[_Unit], found: TranslationFindings) -> tuple[int, str]:
     """Compile units at the same time.
 
     Returns code and log of the first one that fails, in their order.
     """
     begun: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(max_workers=max(1, len(units) - 1)) as pool:
-        others = [pool.submit(_compile, job, unit, begun=begun) for unit in units[1:]]
-        code, log = _compile(job, units[0])
+        others = [pool.submit(_compile, job, unit, found, begun=begun) for unit in units[1:]]
+        code, log = _compile(job, units[0], found)
         if code != 0:
             _end(begun)  # another unit may take a minute, and its result does not matter
             return code, log
@@ -489,7 +448,9 @@ def _compile_all(job: dict[str, Any], units: Sequence[_Unit]) -> tuple[int, str]
     return 0, log
 
 
-def _compile(job: dict[str, Any], unit: _Unit, *, begun: list[subprocess.Popen[str]] | None = None) -> tuple[int, str]:
+def _compile(
+    job: dict[str, Any], unit: _Unit, found: TranslationFindings, *, begun: list[subprocess.Popen[str]] | None = None
+) -> tuple[int, str]:
     """Compile one unit; exit code and log. The compiler's process is added to `begun`."""
     headers = job["headers"]
     forced: list[str] = []
@@ -511,18 +472,69 @@ def _compile(job: dict[str, Any], unit: _Unit, *, begun: list[subprocess.Popen[s
         *(f"-I{p}" for p in job["include_paths"]),
         *forced,
         *([] if stand_ins else [f"-DTORCH_EXTENSION_NAME={job['name']}"]),
-        "-c",
-        "-o",
-        str(unit.path.with_suffix(".o")),
-        str(unit.path),
     ]
+    made = str(unit.path.with_suffix(".o"))
+    if unit.host is None:
+        return _run([*command, "-c", "-o", made, str(unit.path)], unit.path.parent, begun)
+    code, log, device = _preprocessed(command, unit.path, unit.path.parent)
+    if code == 0 and unit.host != unit.path.read_text():
+        path = unit.path.with_name("host_" + unit.path.name)
+        path.write_text(unit.host)
+        code, log, host = _preprocessed(command, path, unit.path.parent)
+    else:
+        host = device
+    if code != 0:
+        return code, log
+    source = rewrite(device.text, host.text if host.text != device.text else None)
+    found.kernels = list(source.kernels)
+    lacking = [MissingConstruct(file="cuda.cu", line=n.line, construct=n.construct) for n in source.not_emulated]
+    found.lacking = list(dict.fromkeys([*found.lacking, *lacking]))
+    if source.errors and not found.lacking:
+        return _REFUSED, source.errors
+    whole = unit.path.with_suffix(".ii")
+    whole.write_text(device.restored(source.text, refused_declarations(source.refused)))
+    code, log = _run([*command, "-fpreprocessed", "-c", "-o", made, str(whole)], unit.path.parent, begun)
+    whole.unlink()
+    errors = refused_in(log, source.functions, source.refused, partial(_is_foreign, job))
+    if errors and not found.lacking:
+        return _REFUSED, errors + log
+    return code, log
+
+
+def _preprocessed(command: Sequence[str], path: Path, folder: Path) -> tuple[int, str, PreprocessedUnit]:
+    """Exit code and log of the preprocessor, and the unit."""
+    made = path.with_suffix(".e")
+    code, log = _run([*command, "-E", "-fpch-preprocess", "-o", str(made), str(path)], folder, None)
+    text = made.read_text(errors="replace") if code == 0 else ""
+    made.unlink(missing_ok=True)  # with all of torch, these are tens of megabytes
+    not_own = {str(unit) for unit in folder.glob("*.cpp")}
+
+    def owns(file: str) -> bool:
+        return file == "cuda.cu" or (
+            file.startswith(f"{folder}/") and not file.startswith(f"{folder / _OWN}/") and file not in not_own
+        )
+
+    return code, log, author_text(text, owns)
+
+
+def _is_foreign(job: dict[str, Any], name: str) -> bool:
+    """Whether a header may declare a function of that name."""
+    operators = Path(job["headers"]["torch_include"]) / "ATen" / "ops"
+    return (
+        name in names_of_headers(Path(job["headers"]["folder"]) / "include")
+        or (operators / f"{name}.h").exists()
+        or _OF_THE_STANDARD_LIBRARY.fullmatch(name) is not None
+    )
+
+
+def _run(command: Sequence[str], folder: Path, begun: list[subprocess.Popen[str]] | None) -> tuple[int, str]:
     process = subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env={**os.environ, "TMPDIR": str(unit.path.parent)},  # a killed compiler leaves its files behind
+        env={**os.environ, "TMPDIR": str(folder)},  # a killed compiler leaves its files behind
     )
     if begun is not None:
         begun.append(process)

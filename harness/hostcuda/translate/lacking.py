@@ -16,7 +16,15 @@ from pathlib import Path
 from harness.toolchain.headers.fallback import first_error
 from harness.toolchain.headers.lean import without_comments
 
-__all__ = ["MissingConstruct", "among_includes", "among_symbols", "in_log", "launching_headers", "out_of_sight"]
+__all__ = [
+    "MissingConstruct",
+    "among_includes",
+    "among_symbols",
+    "in_log",
+    "launching_headers",
+    "names_of_headers",
+    "out_of_sight",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,37 +40,66 @@ class MissingConstruct:
         return f"{self.file}:{self.line}: note: not emulated: {' '.join(self.construct.split())}\n"
 
 
-_HEADERS = (
-    (r"cublas\w*\.h|cublasLt\.h", "cuBLAS"),
-    (r"cudnn\w*\.h", "cuDNN"),
-    (r"cusparse\w*\.h", "cuSPARSE"),
-    (r"cusolver\w*\.h", "cuSOLVER"),
-    (r"cufft\w*\.h", "cuFFT"),
-    (r"curand\w*\.h", "cuRAND"),
-    (r"nccl\w*\.h", "NCCL"),
-    (r"nvrtc\w*\.h", "NVRTC"),
-    (r"nvtx3/.+|nvToolsExt\w*\.h", "NVTX"),
-    (r"cupti\w*\.h|cudaProfiler\w*\.h", "the profiler's API"),
-    (r"cub/.+", "CUB"),
-    (r"thrust/.+", "Thrust"),
-    (r"cutlass/.+", "CUTLASS"),
-    (r"cute/.+", "CuTe"),
-    (r"(cuda|nv)/.+", "libcu++"),
-    (r"(texture|surface)_\w+\.h|channel_descriptor\.h", "textures"),
-    (r"cudaTypedefs\.h|cuda_occupancy\.h", "the driver API"),
-    (r"cuda_fp[46]\.h", "4-bit and 6-bit floating point"),
-    (r"cuda_awbarrier\w*\.h|cuda_barrier\.h", "asynchronous barriers"),
-    (
-        r"crt/.+|library_types\.h|driver_functions\.h|cuda(_egl_|_gl_|_vdpau_|EGL|GL|VDPAU)\w*\.h",
-        "this CUDA header",
-    ),
-    (
-        r"(ATen|c10)/(cuda|cudnn)/.+|ATen/native/(cuda|cudnn|sparse/cuda)/.+|torch/csrc/cuda/.+",
-        "this torch header",
-    ),
-    (r"THC/.+", "THC, which torch has removed"),
+_LIBRARIES = {
+    "cublas": "cuBLAS",
+    "cudnn": "cuDNN",
+    "cusparse": "cuSPARSE",
+    "cusolver": "cuSOLVER",
+    "cufft": "cuFFT",
+    "curand": "cuRAND",
+    "nccl": "NCCL",
+    "nvrtc": "NVRTC",
+    "nvtx": "NVTX",
+    "nvtoolsext": "NVTX",
+    "cupti": "the profiler's API",
+}
+"""What the headers and the names of a library begin with, in lower case."""
+
+_FOLDERS = {
+    "cub": "CUB",
+    "thrust": "Thrust",
+    "cutlass": "CUTLASS",
+    "cute": "CuTe",
+    "cuda": "libcu++",
+    "nv": "libcu++",
+    "nvtx3": "NVTX",
+    "ATen/cuda": "this torch header",
+    "ATen/cudnn": "this torch header",
+    "ATen/native/cuda": "this torch header",
+    "ATen/native/cudnn": "this torch header",
+    "ATen/native/sparse/cuda": "this torch header",
+    "c10/cuda": "this torch header",
+    "torch/csrc/cuda": "this torch header",
+    "THC": "THC, which torch has removed",
+}
+"""Folders of headers; those without a slash are namespaces too."""
+
+_TOOLKIT = re.compile(
+    r"crt/.+|(?:texture|surface)_\w+\.h|channel_descriptor\.h|library_types\.h|driver_functions\.h"
+    r"|cuda(?:Typedefs|Profiler\w*|EGL\w*|GL\w*|VDPAU\w*|_(?:occupancy|fp[46]|awbarrier\w*|barrier|(?:egl|gl|vdpau)_\w+))\.h"
 )
-_HEADER_FAMILIES = tuple((re.compile(pattern), name) for pattern, name in _HEADERS)
+"""Other headers of the toolkit that the host device may lack."""
+
+_PARTS = {
+    "cudaGraph": "CUDA graphs",
+    "CUDAGraph": "CUDA graphs",
+    "tex": "textures",
+    "surf": "textures",
+    "cudaTexture": "textures",
+    "cudaSurface": "textures",
+    "cuda": "this part of the CUDA runtime",
+    "__": "this device function",
+    "awbarrier": "asynchronous barriers",
+    "cu": "the driver API",
+    "CU": "the driver API",
+}
+"""What names of the toolkit begin with; the first that fits counts."""
+
+INDEX = Path(__file__).resolve().with_name("cuda_names.txt")
+"""The names that the headers of CUDA 13.0 and those of torch 2.13 for CUDA declare, one a line.
+
+`python -m tests.support.cuda_names` makes it.
+"""
 
 _CUBLAS_THERE = (
     r"cublas(?:(?:Create|Destroy|Handle_t|Status_t|Operation_t|FillMode_t|DiagType_t|SideMode_t|PointerMode_t"
@@ -88,74 +125,7 @@ _CURAND_THERE = (
 )
 """The same for `curand_kernel.h`."""
 
-_NAMES = (
-    (rf"(?!(?:{_CUBLAS_THERE})$)(?:cublas\w*|CUBLAS_\w+|getCurrentCUDABlas\w*)", "cuBLAS"),
-    (r"cudnn\w*|CUDNN_\w+", "cuDNN"),
-    (r"cusparse\w*|CUSPARSE_\w+", "cuSPARSE"),
-    (r"cusolver\w*|CUSOLVER_\w+", "cuSOLVER"),
-    (r"cufft\w*|CUFFT_\w+", "cuFFT"),
-    (rf"(?!(?:{_CURAND_THERE})$)(?:curand\w*|CURAND_\w+)", "cuRAND"),
-    (r"nccl[A-Z]\w*", "NCCL"),
-    (r"nvrtc\w*", "NVRTC"),
-    (r"nvtx\w*", "NVTX"),
-    (r"thrust", "Thrust"),
-    (r"cutlass", "CUTLASS"),
-    (r"cute", "CuTe"),
-    (r"cub", "CUB"),
-    (r"cuda", "libcu++"),
-    (r"cudaGraph\w*|cudaStream\w*Capture\w*|cudaUserObject\w*|CUDAGraph\w*", "CUDA graphs"),
-    (r"tex[123]D\w*|texCubemap\w*|surf[123]D\w*|surfCubemap\w*", "textures"),
-    (r"cuda\w*(Texture|Surface|Array|Channel)\w*", "textures"),
-    (r"cuda(Malloc3D|Memcpy3D|Memset3D|Memcpy\w*Batch)\w*|cudaExtent|cudaPos|cudaPitchedPtr|make_cuda\w+", "3D copies"),
-    (r"cudaMemPool\w*|cuda\w+MemPool|cudaMallocFromPool\w*", "memory pools"),
-    (r"cudaLaunch(Attribute|MemSyncDomain)\w*", "launch attributes other than clusters and hints"),
-    (
-        r"cuda(Ipc|ExternalMemory|ExternalSemaphore|Import|Library|Graphics|Logs|GetDriverEntryPoint)\w*",
-        "this CUDA API",
-    ),
-    (r"__cluster_map_shared_multicast", "multicast in clusters"),
-    (
-        r"__is(?:Local|Constant|GridConstant)|__cvta_\w*grid_constant\w*|__prof_trigger|__pm[0-3]",
-        "this device function",
-    ),
-    (r"awbarrier\w*", "asynchronous barriers"),
-    (r"__nv_(fp|cvt_\w*fp)[46]\w*|__nv_cvt_\w*e8m0\w*", "4-bit and 6-bit floating point"),
-    (
-        r"cu(Tensor|Mem|Module|Launch|Device|Ctx|Stream|Event|Get|Func|Library|Kernel)[A-Z]\w*|CU[a-z]\w*|CU_\w+",
-        "the driver API",
-    ),
-    (
-        r"cuda(DevAttr|DevP2PAttr|Error|Access(Policy|Property)|Stream(Attr|ID|Get|Set|Copy|Attach)|Mem(Location|Range|Access|Attach|Discard)"
-        r"|Limit|SyncPolicy|SynchronizationPolicy|FuncAttribute|FuncGet|HostAlloc|HostRegister|EventRecord|EventWait|PeerAccess|UUID"
-        r"|OccupancyAvailable|Jit|Kernel_t|GetKernel|KernelSet)\w*"
-        r"|cuda(ChooseDevice|SetValidDevices|InitDevice|InvalidDeviceId|CtxResetPersistingL2Cache|ComputeMode\w*)"
-        r"|cudaDevice((Dis|En)ablePeerAccess|Get(ByPCIBusId|CacheConfig|P2PAttribute|PCIBusId|SharedMemConfig)|Schedule\w+|MapHost|BlockingSync)",
-        "this part of the CUDA runtime",
-    ),
-    (r"CUDAGenerator\w*|Philox\w*|PhiloxCudaState|gemm|bgemm", "this part of torch"),
-)
-_NAME_FAMILIES = tuple((re.compile(pattern), name) for pattern, name in _NAMES)
-
-_OF_TORCH = re.compile(
-    r"CUDAMultiStreamGuard|CUDAStreamCaptureModeGuard|CUDAEventPool|CUDAAllocator\w*|CUDAPluggableAllocator"
-    r"|Caching(?:Host)?Allocator\w*|MemPool\w*|GreenContext|PointerModeGuard|ThrustAllocator|OffsetCalculator\w*"
-    r"|SyncDebugMode|CaptureStatus|warning_state|detail|jit|blas|solver|sparse|allocator|memcpy_and_sync"
-    r"|stream_synchronize|sleep|flush_icache"
-    r"|(?:get|Get|set|Set|Exchange|MaybeExchange|MaybeSet|SetTarget)Device(?!Properties$)\w*|ExchangeDevice"
-    r"|device_count_ensure_non_zero"
-    r"|(?:current|is)Stream\w*Capture\w*|canDeviceAccessPeer|get_p2p_access|hasPrimaryContext|getNumGPUs"
-    r"|get(?:Current|Default)C(?:UDA|udss)\w+|(?:get|set|reset)C\w+WorkspaceSize|getCachingHostAllocator"
-    r"|getPinnedMemoryAllocator|(?:in|ex)clusive_\w+|mask_exclusive_sum|radix_sort_\w+|(?:empty|empty_strided)_cuda"
-    r"|getCudaDataType|ScalarTypeToCudaDataType|CUDA_tensor_apply\d\w*"
-)
-"""Names of torch's at::cuda and c10::cuda (2.13) that the host device does not have."""
-
-_OF_ITS_ALLOCATOR = re.compile(
-    r"\w*MemoryFraction|\w*Stats|\w*AllocateToPool|\w*[pP]ool\w*|enable\w*|isEnabled|init|cacheInfo|snapshot"
-    r"|getBaseAllocation|\w*History\w*|\w*Observer|\w*Tracker|getContextForPointer|getCheckpointState|memcpyAsync"
-    r"|shareIpcHandle|getIpcDevPtr|getExpandableSegmentSizes|allocateWithAddress|name|recordAnnotation|\w+UserMetadata"
-    r"|\w+CompileContext|SnapshotInfo|DeviceStats|Stat\w*|CheckpointDelta|ShareableHandle"
-)
+_OF_OURS = re.compile(f"{_CUBLAS_THERE}|{_CURAND_THERE}")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.M)
 _MISSING_HEADER = re.compile(r"^(cuda\.cu|main\.cpp):(\d+):\d+: fatal error: ([^:\n]+): No such file", re.M)
@@ -200,7 +170,7 @@ _LIBRARIES_IN_PARTS = re.compile(r"(?:cub|thrust|cuda|nv|cutlass|cute|cooperativ
 
 
 @functools.cache
-def _names(available: Path) -> frozenset[str]:
+def names_of_headers(available: Path) -> frozenset[str]:
     """All words in the headers of the host device."""
     texts = (path.read_text() for path in available.rglob("*") if path.is_file() and path.suffix != ".md")
     return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", without_comments(text)))
@@ -216,8 +186,8 @@ def out_of_sight(log: str, available: Path) -> bool:
     if found is None:
         return False
     name = found[1] or found[2]
-    of_cuda = found[1] is not None or _family(name, _NAME_FAMILIES) is not None
-    return _OF_CUDA.fullmatch(name) is not None or (of_cuda and name in _names(available))
+    of_cuda = found[1] is not None or _family(name) is not None
+    return _OF_CUDA.fullmatch(name) is not None or (of_cuda and name in names_of_headers(available))
 
 
 _OUT_OF_SIGHT = re.compile(
@@ -242,7 +212,7 @@ def among_includes(file: str, text: str, available: Path) -> Iterator[MissingCon
         A construct per missing header.
     """
     for match in _INCLUDE.finditer(text):
-        family = _family(match[1], _HEADER_FAMILIES)
+        family = _header(match[1])
         if family is not None and not (available / match[1]).exists():
             yield MissingConstruct(
                 file=file, line=text.count("\n", 0, match.start(1)) + 1, construct=f"{family} (#include <{match[1]}>)"
@@ -256,9 +226,7 @@ def launching_headers(text: str, available: Path, installed: Path) -> bool:
 
     Such a header is `installed` but not `available`. It can't compile, because nothing translates it.
     """
-    waiting = [
-        name for name in _INCLUDE.findall(text) if _family(name, _HEADER_FAMILIES) and not (available / name).exists()
-    ]
+    waiting = [name for name in _INCLUDE.findall(text) if _header(name) and not (available / name).exists()]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -290,33 +258,33 @@ def in_log(log: str, available: Path, sources: Iterable[str]) -> Iterator[Missin
     """
     in_parts = any(_LIBRARIES_IN_PARTS.match(name) for text in sources for name in _INCLUDE.findall(text))
     for match in _MISSING_HEADER.finditer(log):
-        if family := _family(match[3], _HEADER_FAMILIES):
+        if family := _header(match[3]):
             yield MissingConstruct(file=match[1], line=int(match[2]), construct=f"{family} (#include <{match[3]}>)")
     for match in _UNKNOWN_NAME.finditer(log):
         owner = match[4] or match[6]
         within = (owner or "") + (match[5] or match[7] or "")
         if owner in _IN_PARTS:
-            family, name = _family(owner, _NAME_FAMILIES), f"{owner}::{match[3]}"
-        elif owner in ("at", "c10") and _lacks(within, match[3]):
+            family, name = _FOLDERS[owner], f"{owner}::{match[3]}"
+        elif owner in ("at", "c10") and f"{within}::{match[3]}" in _index():
             family, name = "this part of torch", f"{within}::{match[3]}"
         else:
-            family, name = _family(match[3], _NAME_FAMILIES), match[3]
-        if family is not None and ((owner in _IN_PARTS and in_parts) or match[3] not in _names(available)):
+            family, name = _family(match[3]), match[3]
+        if family is not None and ((owner in _IN_PARTS and in_parts) or match[3] not in names_of_headers(available)):
             yield MissingConstruct(file=match[1], line=int(match[2]), construct=f"{family} ({name})")
     for match in _OF_AN_OBJECT.finditer(log):
-        if _OF_ITS_ALLOCATOR.fullmatch(match[3]):
+        if f"c10::cuda::CUDACachingAllocator::CUDAAllocator::{match[3]}" in _index():
             construct = f"this part of torch (c10::cuda::CUDACachingAllocator::get()->{match[3]})"
             yield MissingConstruct(file=match[1], line=int(match[2]), construct=construct)
     for match in _PARTIAL.finditer(log):
         library, owner, name = (match[i] or match[i + 3] for i in (3, 4, 5))
-        construct = f"{_family(library, _NAME_FAMILIES)} ({library}::{owner}::{name} with these arguments)"
+        construct = f"{_FOLDERS[library]} ({library}::{owner}::{name} with these arguments)"
         yield MissingConstruct(file=match[1], line=int(match[2]), construct=construct)
     for match in _OVERLOAD.finditer(log):
-        construct = f"{_family('thrust', _NAME_FAMILIES)} (thrust::{match[3]} with these arguments)"
+        construct = f"{_FOLDERS['thrust']} (thrust::{match[3]} with these arguments)"
         yield MissingConstruct(file=match[1], line=int(match[2]), construct=construct)
     for match in _REFUSED.finditer(log):
         yield MissingConstruct(
-            file=match[1], line=int(match[2]), construct=f"{_family(match[3], _NAME_FAMILIES)} ({match[4].strip()})"
+            file=match[1], line=int(match[2]), construct=f"{_FOLDERS[match[3]]} ({match[4].strip()})"
         )
 
 
@@ -341,7 +309,7 @@ def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> I
             name = _innermost(mangled[1])
         else:
             continue
-        family = _family(name, _NAME_FAMILIES) or "this part of torch"
+        family = _family(name) or "this part of torch"
         file, line = next(
             (
                 (file, text.count("\n", 0, found.start()) + 1)
@@ -362,12 +330,34 @@ def _innermost(mangled: str) -> str:
     return name
 
 
-def _lacks(namespace: str, name: str) -> bool:
-    """Whether torch has that name in one of its CUDA namespaces."""
-    if namespace in ("at::cuda", "c10::cuda"):
-        return _OF_TORCH.fullmatch(name) is not None
-    return namespace == "c10::cuda::CUDACachingAllocator" and _OF_ITS_ALLOCATOR.fullmatch(name) is not None
+@functools.cache
+def _index() -> frozenset[str]:
+    return frozenset(INDEX.read_text().split())
 
 
-def _family(name: str, families: Iterable[tuple[re.Pattern[str], str]]) -> str | None:
-    return next((family for pattern, family in families if pattern.fullmatch(name)), None)
+def _header(name: str) -> str | None:
+    """What of CUDA or torch a header belongs to; None for any other."""
+    folder = name.rpartition("/")[0]
+    around = [folder, *(folder[:i] for i, c in enumerate(folder) if c == "/")]
+    if found := next((_FOLDERS[each] for each in around if each in _FOLDERS), None):
+        return found
+    if name.endswith(".h") and (library := _library(name)):
+        return library
+    return "this CUDA header" if _TOOLKIT.fullmatch(name) else None
+
+
+def _library(name: str) -> str | None:
+    return next((library for prefix, library in _LIBRARIES.items() if name.lower().startswith(prefix)), None)
+
+
+def _family(name: str) -> str | None:
+    """What of CUDA or torch a name that is missing here belongs to; or None."""
+    if name in _IN_PARTS:
+        return _FOLDERS[name]
+    if library := _library(name):
+        return None if _OF_OURS.fullmatch(name) else library
+    if name.startswith("getCurrentCUDABlas"):
+        return None if _OF_OURS.fullmatch(name) else "cuBLAS"
+    if name in _index():
+        return next((part for prefix, part in _PARTS.items() if name.startswith(prefix)), "this part of CUDA")
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,14 +13,12 @@ __all__ = [
     "base_type",
     "declarators",
     "declared_name",
-    "errors",
     "function_declarator",
     "function_name",
     "has_word",
     "inside_function",
     "is_extern",
     "is_shared",
-    "launches",
     "name_node",
     "parameters",
     "walk",
@@ -32,27 +29,17 @@ _NAME_TYPES = {"identifier", "field_identifier", "type_identifier", "qualified_i
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A parsed stretch of a source.
+    """A parsed source.
 
     Attributes:
         root: Root node.
-        text: The parsed bytes; byte `i` of it is byte `i + offset` of the source.
-        offset: See `text`.
-        in_macro: Whether this is the body of a macro.
-        start: First byte of `text` that belongs to the source.
-        end: End of the source's bytes in `text`.
-        macro: Name of the macro whose body this is.
-        taken: Names of that macro's parameters.
+        text: The parsed bytes, with blanks in place of what the grammar can't parse.
+        source: The source, byte for byte as long.
     """
 
     root: Node
     text: bytes
-    offset: int
-    in_macro: bool
-    start: int = 0
-    end: int = sys.maxsize
-    macro: bytes = b""
-    taken: tuple[bytes, ...] = ()
+    source: bytes
 
     def of(self, node: Node) -> bytes:
         """Return the bytes of a node."""
@@ -104,17 +91,8 @@ def declarators(node: Node) -> list[Node]:
 
 def declared_name(tree: Tree, declarator: Node) -> bytes | None:
     """Return the name that a declarator declares, or None."""
-    node = declarator
-    while node.type not in _NAME_TYPES:
-        inner = node.child_by_field_name("declarator")
-        if inner is None:
-            inner = next(
-                (c for c in node.named_children if c.type in _NAME_TYPES or c.type.endswith("_declarator")), None
-            )
-        if inner is None:
-            return None
-        node = inner
-    return tree.of(node)
+    node = name_node(declarator)
+    return tree.of(node) if node is not None else None
 
 
 def name_node(declarator: Node) -> Node | None:
@@ -162,15 +140,7 @@ def at_namespace_scope(node: Node) -> bool:
     """Whether a node is at namespace scope."""
     parent = node.parent
     while parent is not None and parent.type != "translation_unit":
-        if parent.type not in {
-            "namespace_definition",
-            "declaration_list",
-            "linkage_specification",
-            "preproc_ifdef",
-            "preproc_if",
-            "preproc_else",
-            "preproc_elif",
-        }:
+        if parent.type not in {"namespace_definition", "declaration_list", "linkage_specification"}:
             return False
         parent = parent.parent
     return parent is not None
@@ -187,13 +157,3 @@ def base_type(tree: Tree, node: Node, declarators: list[Node]) -> bytes:
             continue
         pieces.append(tree.of(child))
     return b" ".join(pieces)
-
-
-def errors(root: Node) -> int:
-    """Count the nodes that the grammar could not parse."""
-    return sum(1 for node in walk(root) if node.type == "ERROR" or node.is_missing)
-
-
-def launches(root: Node) -> int:
-    """Count the kernel launches (`<<<...>>>`)."""
-    return sum(1 for node in walk(root) if node.type == "kernel_call_syntax")

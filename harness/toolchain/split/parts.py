@@ -102,7 +102,7 @@ class _Splitter:
     def __init__(self, data: bytes) -> None:
         self._data = data
         clean = without_noise(data)
-        self._tree = Tree(Parser(_LANGUAGE).parse(clean).root_node, clean, 0, False)
+        self._tree = Tree(Parser(_LANGUAGE).parse(clean).root_node, clean, data)
         self._device: list[_Edit] = []
         self._host: list[_Edit] = []
         self._launches = 0

@@ -155,7 +155,7 @@ HOST_HELPER = "inline float act(float v) { return v; }\n"
             "template <class T> __global__ void k(T* x) {\n  extern __shared__ T s[];\n  x[0] = s[0];\n}\n"
             "void g(float* x, double* y) { k<<<1, 1, 8>>>(x); k<<<1, 1, 8>>>(y); }\n",
             2,
-            "conflicting declaration ‘double s []’",
+            'declaration is incompatible with previous "s" (declared at line 2)',
         ),
         (
             "template <class T> __global__ void k(T* x) {\n  extern __shared__ T s[];\n  x[0] = s[0];\n}\n"
@@ -515,7 +515,7 @@ def test_what_the_lean_headers_lack_for_sure_is_not_tried_with_them(
     monkeypatch.setattr(
         compiling,
         "_compile",
-        lambda job, unit, *, begun=None: (asked.append(unit.headers is not Precompiled.FULL), (1, ""))[1],
+        lambda job, unit, found, *, begun=None: (asked.append(unit.headers is not Precompiled.FULL), (1, ""))[1],
     )
     spec = spec_of(source, functions or ())
     build.prepare(spec, tmp_path, checked=False, headers=headers)
@@ -608,6 +608,22 @@ def test_what_only_the_extensions_own_headers_call_is_there(headers: build.Prepa
     code, log = run(commands, tmp_path)
     assert code == 0, log
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
+
+
+def test_kernels_and_errors_of_the_extensions_own_headers_are_as_in_the_source(
+    headers: build.PreparedHeaders, tmp_path: Path
+) -> None:
+    own = "__global__ void halve(float* x) { __shared__ float s[32]; s[0] = x[0]; x[1] = s[0]; }\n"
+    own += "inline void halves(float* x) { halve<<<1, 32>>>(x); }\n"
+    (tmp_path / "halves.cuh").write_text(own)
+    spec = spec_of('#include "halves.cuh"\nvoid f(torch::Tensor x) { halves(x.data_ptr<float>()); }\n')
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers, own_headers=(own,)), tmp_path)
+    assert code == 0, log
+    wrong = own + "inline float act(float v) { return v; }\n__global__ void k(float* x) {\n  x[0] = act(x[1]);\n}\n"
+    (tmp_path / "halves.cuh").write_text(wrong)
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers, own_headers=(wrong,)), tmp_path)
+    assert code != 0
+    assert 'halves.cuh:5:13: error: calling a __host__ function("act")' in log
 
 
 def test_whatever_translates_a_source_is_in_the_fingerprint() -> None:

@@ -37,7 +37,7 @@ def lacking_in(log: str, source: str = "#include <cub/cub.cuh>\n") -> list[Missi
         ("cuda/annotated_ptr", "libcu++"),
         ("nvToolsExt.h", "NVTX"),
         ("nvtx3/nvtx3.hpp", "NVTX"),
-        ("cuda_fp4.h", "4-bit and 6-bit floating point"),
+        ("cuda_fp4.h", "this CUDA header"),
         ("ATen/cuda/CUDABlas.h", "this torch header"),
         ("torch/csrc/cuda/Stream.h", "this torch header"),
     ],
@@ -116,11 +116,11 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
         ("'sort' is not a member of 'cuda::std'", "libcu++ (cuda::sort)"),
         (
             "'__cluster_map_shared_multicast' was not declared in this scope",
-            "multicast in clusters (__cluster_map_shared_multicast)",
+            "this device function (__cluster_map_shared_multicast)",
         ),
         (
             "'cudaLaunchAttributeProgrammaticEvent' was not declared in this scope",
-            "launch attributes other than clusters and hints (cudaLaunchAttributeProgrammaticEvent)",
+            "this part of the CUDA runtime (cudaLaunchAttributeProgrammaticEvent)",
         ),
         (
             "‘cudaStreamSetAttribute’ was not declared in this scope",
@@ -191,6 +191,8 @@ def test_what_a_header_of_ours_refuses_is_named_and_what_the_source_asserts_is_i
         "'curand_log_normal2_double' was not declared in this scope",
         "'curl' was not declared in this scope",
         "'__shfl_down' was not declared in this scope",
+        "'cudaGraphLunch' was not declared in this scope; did you mean 'cudaGraphLaunch'?",
+        "'CUtensorMaps' does not name a type",
         "expected ';' before 'cublasSgemm'",
         "‘Pair’ in namespace ‘mine’ does not name a type",
         "‘struct Pair’ has no member named ‘third’",

@@ -11,7 +11,6 @@ from harness.hostcuda.translate import build
 from harness.hostcuda.translate import compile as compiling
 from harness.hostcuda.translate.bindings import Definition
 from harness.hostcuda.translate.declared import undeclared
-from harness.hostcuda.translate.rewrite import rewrite
 from tests.support.nvcc_names import TORCH, Unit, refused, table, units
 from tests.unit.hostcuda.test_build import Spec
 
@@ -48,10 +47,9 @@ def _refused(unit: Unit, folder: Path) -> set[str]:
     spec = Spec(name="m", cuda_sources=(texts["cuda.cu"],), cpp_sources=(texts["main.cpp"],))
     build.prepare(spec, folder, checked=False, headers=build.prepare_headers())
     job = json.loads((folder / "job.json").read_text()) | {"no_implicit_headers": not torch}
-    written = rewrite(texts["cuda.cu"])
-    lean = compiling._lean_units(folder, job, texts, written.text, Definition(text="", functions={}))
+    lean = compiling._lean_units(folder, job, texts, Definition(text="", functions={}))
     assert lean is not None
-    _, log = compiling._compile(job, lean[0][-1 if unit.file == "main.cpp" else 0])
+    _, log = compiling._compile(job, lean[0][-1 if unit.file == "main.cpp" else 0], compiling.TranslationFindings())
     found = refused(log, unit)
     for probe, text in unit.python.items():
         if undeclared({"cuda.cu": "", "main.cpp": ""} | {unit.file: unit.head + text}, job):

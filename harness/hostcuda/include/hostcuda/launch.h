@@ -34,6 +34,11 @@ inline void* operator new[](std::size_t bytes, hostcuda::CallersHeap) { return h
 
 namespace hostcuda {
 
+// What a kernel begins with. Behind the bound of threads there may be the dimensions of its clusters.
+__attribute__((always_inline)) inline void enter(const char* name, const char* parameters, int max_threads, Dim3 cluster = {}) {
+    if (__builtin_expect(!launch_known, 0)) kernel_entry(name, parameters, max_threads, cluster);
+}
+
 struct Configuration {
     dim3 grid, block;
     std::size_t shared_bytes;
@@ -112,9 +117,6 @@ inline void callers_free(void* memory) {
 }
 
 // ---- __shared__
-// The name that a macro makes of its parameters.
-#define HOSTCUDA_TEXT_OF(...) #__VA_ARGS__
-#define HOSTCUDA_TEXT(...) HOSTCUDA_TEXT_OF(__VA_ARGS__)
 template <class T> constexpr std::uint32_t extent_of(unsigned dimension) {
     constexpr std::size_t extents[4] = {std::extent_v<T, 0>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>};
     return static_cast<std::uint32_t>(extents[dimension]);
@@ -145,10 +147,6 @@ struct SymbolRegistration {
 };
 
 }  // namespace hostcuda
-
-// Behind the bound of threads there may be the dimensions of the kernel's clusters.
-#define HOSTCUDA_ENTER(name, parameters, max_threads, ...) \
-    if (__builtin_expect(!::hostcuda::launch_known, 0)) ::hostcuda::kernel_entry(name, parameters, max_threads, ::hostcuda::Dim3{__VA_ARGS__})
 
 template <class Kernel> inline cudaError_t cudaLaunchCooperativeKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0, cudaStream_t stream = nullptr);
 template <class Kernel> inline cudaError_t cudaLaunchKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0, cudaStream_t stream = nullptr);

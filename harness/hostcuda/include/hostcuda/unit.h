@@ -13,9 +13,21 @@
 #define __CUDACC_VER_MAJOR__ 13
 #define __CUDACC_VER_MINOR__ 0
 
-// Two barriers are two where they stand on one line, in the body of one macro, too. Headers that come later give a line themselves.
-#define HOSTCUDA_FIRST(first, ...) first
-#define __syncthreads(...) __syncthreads(HOSTCUDA_FIRST(__VA_ARGS__ __VA_OPT__(,) hostcuda::Place(__COUNTER__ + 1)))
-#define __syncthreads_count(...) __syncthreads_count(__VA_ARGS__, hostcuda::Place(__COUNTER__ + 1))
-#define __syncthreads_and(...) __syncthreads_and(__VA_ARGS__, hostcuda::Place(__COUNTER__ + 1))
-#define __syncthreads_or(...) __syncthreads_or(__VA_ARGS__, hostcuda::Place(__COUNTER__ + 1))
+// The words by which the translation tells the sides, which reads the source behind the preprocessor. It puts in their place what qualifiers.h has.
+#undef __host__
+#undef __device__
+#undef __global__
+#undef __constant__
+#undef __managed__
+#undef __grid_constant__
+#undef __launch_bounds__
+#undef __cluster_dims__
+#undef __maxnreg__
+#ifdef HOSTCUDA_TORCH
+#undef C10_HOST_DEVICE
+#undef C10_DEVICE
+#undef C10_HOST
+#define C10_HOST_DEVICE __host__ __device__
+#define C10_DEVICE __device__
+#define C10_HOST __host__
+#endif

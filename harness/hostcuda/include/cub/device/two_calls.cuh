@@ -8,7 +8,7 @@ namespace detail {
 
 // Takes its copy of the body by value: the original lies on the host's stack, which is none of the device's memory.
 template <class Body> __attribute__((noinline)) void device_wide(Body body, const char* name) {
-    HOSTCUDA_ENTER(name, "", 0);
+    ::hostcuda::enter(name, "", 0);
     body();
 }
 

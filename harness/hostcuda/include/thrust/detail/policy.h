@@ -39,7 +39,7 @@ template <class Body> void once(const Execution& where, const char* name, At at,
 }
 
 template <class Body> __attribute__((noinline)) void device_each(Body body, std::int64_t count, const char* name) {
-    HOSTCUDA_ENTER(name, "", 0);
+    ::hostcuda::enter(name, "", 0);
     const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
     for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) body(i);
 }
