@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.catalog import CatalogError, UnreadableProblem, bounded_source, load_problems
-from harness.catalog.problems import PROBLEM_FILE
+from harness.catalog import CatalogError, UnreadableProblem, bounded_source
+from harness.catalog.problems import problem_in_file
 from harness.catalog.sizes import SizeError, check_size, constants
 from harness.catalog.source_files import MAX_SOURCE_BYTES, other_encoding
 from harness.core import python_ast
@@ -59,10 +59,7 @@ def given_problem(wanted: str | Path) -> Problem | None:
     path = Path(wanted)
     if path.suffix != ".py" or not os.path.isfile(path):  # `os.path` accepts names that no file can have
         return None
-    if PROBLEM_FILE.fullmatch(path.name) is None:
-        raise CatalogError([f"{path}: the file of a problem needs a name like 16_matmul.py; or pass its source text"])
-    folder = path.parent.resolve()
-    held = next(held for held in load_problems(folder).known.values() if held.path == folder / path.name)
+    held = problem_in_file(path)
     if held.failure is not None:
         raise UnreadableProblem([held.failure.reason])
     return held

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from typing import Any
 from harness.catalog.sizes import SizeError, check_size, constants, evaluate
 from harness.core import python_ast
 from harness.core.choices import PrecisionClass
+from harness.core.config import here_or_shipped
 from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.core.status import Failure, Status, one_line
 from harness.core.yaml_file import NotText, as_text, read_yaml, reason_of
@@ -29,6 +31,9 @@ WORKLOADS_FORMAT = 1
 WORKLOADS_FILE = "workloads.yaml"
 VARIANTS = InputRules().variants
 """All stress inputs besides a problem's own distribution."""
+
+LOCAL_LEVEL = "local"
+"""Level of a problem whose file has no number."""
 
 MAX_SHOWN = 30
 """Most findings in the text of one `CatalogError`."""
@@ -82,6 +87,23 @@ class Catalog(Mapping[str, Problem]):
     def __len__(self) -> int:
         return len(self.problems)
 
+    def including(self, named: str | None) -> Catalog:
+        """Return the catalog with the files that `named` names.
+
+        `locate` and `resolve` find them by their paths.
+
+        Args:
+            named: Problems as `locate` takes them, separated by commas; or None.
+
+        Raises:
+            CatalogError: As `problem_in_file`.
+        """
+        own = {held.path.resolve() for held in self.known.values()}
+        files = [file for name in wanted_names(named) if (file := _file(name)) and file.resolve() not in own]
+        if not files:
+            return self
+        return _catalog(self.root, {**self.known, **{held.id: held for held in map(problem_in_file, files)}})
+
     @property
     def levels(self) -> frozenset[str]:
         """Names of the folders that contain problems."""
@@ -96,7 +118,8 @@ class Catalog(Mapping[str, Problem]):
         """Find a problem, readable or not.
 
         Args:
-            wanted: `level1/16`, `1/16`, `level1/16_name`, or the path of its file.
+            wanted: `level1/16`, `1/16`, `level1/16_name`, `16` if only one level has this number, or the path of its
+                file, which may lie in any folder if the catalog is `including` it.
 
         Returns:
             The problem.
@@ -105,6 +128,14 @@ class Catalog(Mapping[str, Problem]):
             CatalogError: There is no such problem (the message names similar ids), or the path leads to another file
                 than the problem with this id here.
         """
+        if (file := _file(wanted)) is not None:
+            for held in self.known.values():
+                if held.path.exists() and held.path.samefile(file):
+                    return held
+        if wanted.strip().isdecimal():
+            same = [key for key in self.known if key.endswith(f"/{int(wanted)}")]
+            if len(same) == 1:
+                return self.known[same[0]]
         match = _WANTED.fullmatch(wanted.strip().removesuffix(".py"))
         names = [f"{match[1]}/{match[2]}", f"level{match[1]}/{match[2]}"] if match else []
         for name in names:
@@ -157,8 +188,43 @@ class Catalog(Mapping[str, Problem]):
         return f"there is no problem {wanted!r:.100} in {self.root}{hint} (ids look like level1/16)"
 
 
-def load_problems(root: Path) -> Catalog:
+def wanted_names(named: str | None) -> list[str]:
+    """Split names of problems at commas."""
+    return [name.strip() for name in (named or "").split(",") if name.strip()]
+
+
+def _file(wanted: str) -> Path | None:
+    """Return the Python file that a name of a problem leads to, or None."""
+    path = Path(wanted.strip())
+    # `os.path` accepts names that no file can have.
+    return path if path.suffix == ".py" and os.path.isfile(path) else None
+
+
+def problem_in_file(path: Path) -> Problem:
+    """Read the problem in one file, in any folder and of any name.
+
+    Returns:
+        The problem, perhaps with a `failure`. The id of `level1/16_matmul.py` is `level1/16`, and the declarations
+        beside it count. The id of `my_problem.py` is `local/my_problem`.
+
+    Raises:
+        CatalogError: The file has a number, and its folder can't be read.
+    """
+    if PROBLEM_FILE.fullmatch(path.name):
+        folder = path.parent.resolve()
+        return next(held for held in load_problems(folder).known.values() if held.path == folder / path.name)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", path.stem)
+    return replace(_problem(f"{LOCAL_LEVEL}/{name}", path, {}), name=name)
+
+
+def load_problems(root: Path, named: str | None = None) -> Catalog:
     """Read all problems in `root` and in the folders one level below it.
+
+    The default folder `problems` is the one that comes with the harness if the working directory has none.
+
+    Args:
+        root: The folder.
+        named: Problems that the caller names, as for `Catalog.including`. If all are files, `root` need not exist.
 
     Returns:
         The catalog. A problem that can't be read is in `Catalog.unreadable`.
@@ -167,7 +233,10 @@ def load_problems(root: Path) -> Catalog:
         CatalogError: The folder does not exist or has no problem, two files have one number, or a `workloads.yaml`
             can't be read or names a problem without a file. It lists all errors.
     """
+    root = here_or_shipped(root)
     if not root.is_dir():
+        if (names := wanted_names(named)) and all(map(_file, names)):
+            return _catalog(root, {}).including(named)
         raise CatalogError([f"no problems found: the folder {root} does not exist; name another by --problems"])
     findings: list[str] = []
     problems: dict[str, Problem] = {}
@@ -182,6 +251,10 @@ def load_problems(root: Path) -> Catalog:
         )
     if findings:
         raise CatalogError(findings)
+    return _catalog(root, problems).including(named)
+
+
+def _catalog(root: Path, problems: Mapping[str, Problem]) -> Catalog:
     return Catalog(
         root=root,
         problems=_ordered({key: held for key, held in problems.items() if held.failure is None}),
@@ -190,9 +263,9 @@ def load_problems(root: Path) -> Catalog:
 
 
 def _ordered(problems: Mapping[str, Problem]) -> dict[str, Problem]:
-    def place(key: str) -> tuple[str, int]:
+    def place(key: str) -> tuple[str, int, str]:
         level, _, number = key.partition("/")
-        return level, int(number)
+        return level, int(number) if number.isdecimal() else 0, number
 
     return {key: problems[key] for key in sorted(problems, key=place)}
 

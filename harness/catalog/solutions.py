@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.catalog.authors import AUTHOR_TEXTS, Author, author_of
-from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError
+from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError, wanted_names
 from harness.catalog.source_files import RejectedFile, bounded_source, files_below, printable
 from harness.core.problem import Solution
 from harness.core.status import one_line
@@ -59,7 +59,8 @@ def find_solutions(
     Args:
         paths: Python files, or folders of them.
         catalog: The problems.
-        problem_id: Problem of files whose path names none; files in folders that name another problem are skipped.
+        problem_id: Problem of files whose path names none, as `Catalog.locate` takes it. Files in folders that name
+            another problem are skipped. Several, separated by commas, only select.
         author: Author of all solutions instead of the author in their paths.
         on_rejected: Called for each file that can't be evaluated, so that the others are: a link, a pipe, a file that
             is too large, a name that can't be printed, an unknown problem, a label or sample number that another
@@ -76,7 +77,7 @@ def find_solutions(
         raise CatalogError(["no solution given: pass files or folders of solutions"])
     if author is not None and not _AUTHOR.fullmatch(author):
         raise CatalogError([_bad_author(author)])
-    wanted = catalog.locate(problem_id).id if problem_id is not None else None
+    wanted = tuple(catalog.locate(name).id for name in wanted_names(problem_id))
     errors: list[str] = []
     found: dict[str, Solution | RejectedFile] = {}
     for given in sorted(paths, key=lambda path: len(Path(os.path.abspath(path)).parts)):
@@ -90,7 +91,7 @@ def find_solutions(
                 found.setdefault(os.path.abspath(path.path), path)
                 continue
             place = _place(path, given, catalog)
-            if given.is_dir() and wanted and place.problem_id and place.problem_id != wanted:
+            if given.is_dir() and wanted and place.problem_id and place.problem_id not in wanted:
                 others += 1
                 continue
             key = os.path.abspath(path)
@@ -100,7 +101,7 @@ def find_solutions(
                 except ValueError as error:
                     found[key] = RejectedFile(path=path, reason=str(error))
         if files == others:
-            what = f"none of its {others} solutions is for {wanted}" if others else "no solution in it"
+            what = f"none of its {others} solutions is for {' or '.join(wanted)}" if others else "no solution in it"
             errors.append(f"{printable(given)}: {what}; solutions are files like {_SHAPES}")
     solutions, clashing = _distinct([item for item in found.values() if isinstance(item, Solution)])
     rejected = [*(item for item in found.values() if isinstance(item, RejectedFile)), *clashing]
@@ -198,15 +199,17 @@ def _place(path: Path, given: Path, catalog: Catalog) -> _Place:
     return _Place(None, None, None, name)
 
 
-def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, author: str | None) -> Solution:
+def _solution(path: Path, place: _Place, catalog: Catalog, wanted: Sequence[str], author: str | None) -> Solution:
     """Read one file. Raises `ValueError` with the error."""
-    problem = place.problem_id or wanted
+    problem = place.problem_id or (wanted[0] if len(wanted) == 1 else None)
     if problem is None:
+        which = "only one" if wanted else "the"
         raise ValueError(
-            f"its path names no problem: use a path like {_SHAPES}, or name the problem by --problem level1/16"
+            f"its path names no problem: use a path like {_SHAPES}, or name {which} problem by --problem, for example "
+            "level1/16 or my_problem.py"
         )
-    if wanted is not None and problem != wanted:
-        raise ValueError(f"its path names problem {problem}, but --problem names {wanted}")
+    if wanted and problem not in wanted:
+        raise ValueError(f"its path names problem {problem}, but --problem names {' or '.join(wanted)}")
     if problem not in catalog and problem not in catalog.unreadable:
         raise ValueError(catalog.missing(problem))
     if (catalog.problems.get(problem) or catalog.unreadable[problem]).path.resolve() == path.resolve():

@@ -66,6 +66,11 @@ EXPORT_COMMANDS: Mapping[str, Lazy] = {
     "kernelbench": Lazy("exchange", "export_kernelbench", "Export a run as KernelBench's result files."),
 }
 
+NEW_COMMANDS: Mapping[str, Lazy] = {
+    "problem": Lazy("files", "new_problem", "Write a new problem to fill in."),
+    "solution": Lazy("files", "new_solution", "Write a new solution of a problem to fill in."),
+}
+
 GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
     "problems": (
         """List, show and check the problems.
@@ -76,6 +81,16 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
           harness problems show level1/19
         """,
         PROBLEMS_COMMANDS,
+    ),
+    "new": (
+        """Write a problem or solution to fill in.
+
+        \b
+        Examples:
+          harness new problem my_problem
+          harness new solution my_problem.py
+        """,
+        NEW_COMMANDS,
     ),
     "import": (
         """Import results of other tools as a run.

@@ -131,7 +131,7 @@ def _evaluated(
     settings["budget_s"] = settings.pop("timing_budget")
     del settings["config"]
     settled = settle(found, options.config, settings)
-    catalog = load_problems(settled.problems)
+    catalog = load_problems(settled.problems, settled.problem)
     (a,), (b,) = (find_solutions([path], catalog, problem_id=settled.problem) for path in (before, after))
     if a.problem_id != b.problem_id:
         raise CatalogError(

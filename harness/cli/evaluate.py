@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from harness.catalog.authors import authors_in
+from harness.catalog.source_files import MAX_SOURCE_BYTES
 from harness.cli.options import Settings, with_options
 from harness.cli.output import (
     INTERRUPTED,
@@ -43,7 +46,7 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.manifest import SigningKey, write_manifest
 from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
-from harness.results.writer import RunStore, other_settings
+from harness.results.writer import RunStore, other_settings, write_whole
 from harness.runner.executors.prestart import Prestart, start_ahead
 from harness.runner.service import ServiceError
 from harness.toolchain.nvcc_toolchain import NO_NVCC
@@ -57,6 +60,16 @@ if TYPE_CHECKING:
 
 CLOSING_ROWS = 30
 """Most rows of the leaderboard that is printed after a run; each solution already has a line above it."""
+
+
+NO_TOLERANCE = (
+    "there is no --atol or --rtol, because the limits on errors follow from the problem's precision class: choose a "
+    "class by --precision (fp32, tf32, fp16, bf16 or fp8)"
+)
+
+
+FEW = 5
+"""Most solutions of a run after which the feedback of each failure is printed, instead of a table of statuses."""
 
 
 class View(Protocol):
@@ -196,6 +209,7 @@ def eval_command(
             "Build and evaluate in the processes of `harness serve`: auto, or its socket.  [$HARNESS_SERVER, or none]",
         ),
     ] = None,
+    tolerance: Annotated[str | None, typer.Option("--atol", "--rtol", hidden=True)] = None,
     sign: Annotated[
         Path | None,
         option("--sign", "PEM file of the ed25519 key that signs the finished run; see harness verify.  [none]"),
@@ -205,8 +219,8 @@ def eval_command(
     """Evaluate solutions: build, check correctness, time, record.
 
     A solution's problem and author come from its path (solutions/AUTHOR/level1/16_name.py), from KernelBench's file
-    name, or from --problem and --author. The results are written to a folder below --out; harness show, leaderboard
-    and report read it.
+    name, or from --problem and --author. The path - is standard input, for a solution or for --problem. The results
+    are written to a folder below --out; harness show, leaderboard and report read it.
 
     A solution that fails is a result, not an error: the exit code is 0. The exit code is 3 if a solution could not be
     judged because of the machine or the problem (harness_error).
@@ -214,12 +228,16 @@ def eval_command(
     \b
     Examples:
       harness eval solutions/ --device cuda --out results/
+      harness eval my_kernel.py --problem my_problem.py
       harness eval my_kernel.py --problem level1/16
+      harness eval - --problem level1/16 < my_kernel.py
       harness eval solutions/ --resume
       harness eval solutions/ --shard 2/8 --run-id part-2
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
       harness eval solutions/ --server auto
     """
+    if tolerance is not None:
+        raise ConfigError(NO_TOLERANCE)
     key = None if sign is None else SigningKey(sign)
     found = environment.collect()
     settled = settle(found, config, settings)
@@ -271,15 +289,25 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
     from harness.report import board, terminal
     from harness.results.leaderboard import By, leaderboard
 
-    put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
+    store = RunStore.open(settled.run_dir)
+    few = len(done.records) <= FEW
+    if few and (failed := [item for item in done.records if item.status is not Status.passed]):
+        from harness.cli.results import show_feedback
+
+        put("\nFailures\n")
+        show_feedback(store, failed)
+        put("")
+    put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s, statuses=not few))
     if done.rejected:
         count = len(done.rejected)
         say(f"{count} file{'' if count == 1 else 's'} not evaluated, without a record; the reasons are above")
-    store = RunStore.open(settled.run_dir)
     records, authors = store.records(), authors_in(store.head)
+    if few:  # the feedback of the others is above
+        records = [item for item in records if item.status is Status.passed]
     # For a single author, a table by author would have one row.
-    by = By.author if len({item.author for item in records}) > 1 else By.solution
-    put("Leaderboard", board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
+    by = By.author if not few and len({item.author for item in records}) > 1 else By.solution
+    if records:
+        put("Leaderboard", board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
     say(f"for details of one solution: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
 
 
@@ -357,6 +385,26 @@ def _told(name: str, value: Any) -> str:
     return f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
+STANDARD_INPUT = Path("-")
+
+
+def _with_standard_input(settled: RunConfig) -> RunConfig:
+    """Replace standard input as solution or problem by a file.
+
+    The file is in the cache folder, because `--resume` and `harness show` read it later.
+    """
+    as_solution, as_problem = STANDARD_INPUT in settled.paths, settled.problem == str(STANDARD_INPUT)
+    if not (as_solution or as_problem):
+        return settled
+    if as_solution and as_problem:
+        raise ConfigError("standard input (-) is the solution or the problem: name a file for the other one")
+    text = sys.stdin.buffer.read(MAX_SOURCE_BYTES + 1)
+    file = settled.cache_dir / "stdin" / hashlib.sha256(text).hexdigest()[:16] / "stdin.py"
+    write_whole(file, text)
+    paths = tuple(file if path == STANDARD_INPUT else path for path in settled.paths)
+    return dataclasses.replace(settled, paths=paths, problem=str(file) if as_problem else settled.problem)
+
+
 def settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
     """Resolve the configuration, check the device and, to resume, find the run.
 
@@ -379,8 +427,11 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
     if settled.device is DeviceKind.HOST and settled.syntax == "nvcc" and find_nvcc() is None:
         raise MachineError(f"{NO_NVCC}, or leave out --syntax nvcc")
     ready_cache(settled.cache_dir)
+    settled = _with_standard_input(settled)
     if settled.device is DeviceKind.HOST:
-        say(f"device host, workload {settled.workload}" + (f"; no GPU can be used here: {why}" if why else ""))
+        asked = options.get("device") == DeviceKind.HOST.value
+        reason = f"; no GPU can be used here: {why}" if why and not asked else ""
+        say(f"device host{' (as asked)' if asked else ''}, workload {settled.workload}{reason}")
     if settled.resume and settled.run_id == generated:
         latest = latest_run(settled.out)
         if latest is None:

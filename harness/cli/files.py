@@ -1,19 +1,21 @@
-"""`harness extract`: extract solutions from raw model responses.
+"""`harness extract` and `harness new`: write problems and solutions.
 
 Trusted side. No code of a response is executed here.
 """
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.catalog import load_problems, transcripts
-from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, fail, option, print_json, put
+from harness.catalog import CatalogError, load_problems, skeletons, transcripts
+from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, fail, option, print_json, put, say
 from harness.core.cache_dir import kind_of
 from harness.report import terminal
+from harness.results.writer import write_whole
 
 
 def extract_command(
@@ -50,7 +52,7 @@ def extract_command(
       harness extract runs/level_1_problem_*_sample_*.txt --author some-model
       cat response.txt | harness extract - --problem level1/16
     """
-    catalog = load_problems(problems or Path("problems"))
+    catalog = load_problems(problems or Path("problems"), problem)
     try:
         placed = transcripts.place(responses, catalog, problem=problem, author=author, out=out, force=force)
     except OSError as error:
@@ -61,3 +63,54 @@ def extract_command(
         put(*(terminal.placed_line(item.response, item.path, item.written, item.extraction.reason) for item in placed))
     if lacking := sum(item.path is None for item in placed):
         fail(f"{lacking} of {len(placed)} responses hold no solution", NOT_FOUND)
+
+
+NewFile = Annotated[Path | None, option("--out", "File to write; it must not exist.  [named after the argument]")]
+
+
+def new_problem(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the problem, for example my_problem.")],
+    out: NewFile = None,
+) -> None:
+    """Write a new problem: a file to fill in, which is a valid problem as it is.
+
+    \b
+    Example:
+      harness new problem my_problem
+    """
+    file = out or Path(f"{name.removesuffix('.py')}.py")
+    _write_new(file, skeletons.PROBLEM)
+    say(f"next: harness new solution {shlex.quote(str(file))}")
+
+
+def new_solution(
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM", help="Problem: its id, for example level1/16, or its file.")
+    ],
+    out: NewFile = None,
+    problems: ProblemsRoot = None,
+) -> None:
+    """Write a new solution of a problem: a file to fill in, which passes as it is.
+
+    It computes as the reference does, in PyTorch. Comments hold a CUDA kernel and its build.
+
+    \b
+    Examples:
+      harness new solution my_problem.py
+      harness new solution level1/16 --out solutions/me/level1/16_mine.py
+    """
+    held = load_problems(problems or Path("problems"), problem).resolve(problem)
+    file = out or Path(f"{held.name}_solution.py")
+    folder = f" --problems {shlex.quote(str(problems))}" if problems is not None else ""
+    command = f"harness eval {shlex.quote(str(file))} --problem {shlex.quote(problem)}{folder}"
+    _write_new(file, skeletons.new_solution(held, command))
+    say(f"next: {command}")
+
+
+def _write_new(file: Path, text: str) -> None:
+    if file.suffix != ".py":
+        raise CatalogError([f"{file}: the name must end in .py"])
+    if file.exists():
+        raise CatalogError([f"{file} exists already: name another file by --out"])
+    write_whole(file, text.encode("utf-8"))
+    put(str(file))

@@ -14,6 +14,7 @@ import secrets
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from harness.core.cache_dir import kind_of
 from harness.core.config import ConfigError
 from harness.core.environment import MachineError
 from harness.report.format import block
-from harness.results.reader import StoreError, StoreUnavailable
+from harness.results.reader import DamagedRecord, StoreError, StoreUnavailable
 from harness.results.writer import RunStore
 
 if TYPE_CHECKING:
@@ -274,8 +275,11 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
-            flush_results()
+            with _damage_told() as damage:
+                command(*args, **kwargs)
+                flush_results()
+            if damage:
+                raise typer.Exit(UNABLE)
         except (MachineError, StoreUnavailable, UnreadableProblem) as error:
             fail(str(error), UNABLE)
         except (ConfigError, CatalogError, StoreError) as error:
@@ -292,6 +296,25 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             _own_fault()
 
     return run
+
+
+@contextmanager
+def _damage_told() -> Iterator[list[str]]:
+    """Print the warnings about damaged lines of results, each once; yields them."""
+    told: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DamagedRecord)
+        show = warnings.showwarning
+
+        def told_once(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, DamagedRecord):
+                show(message, category, *where, **more)
+            elif str(message) not in told:
+                told.append(str(message))
+                say(f"harness: {message}")
+
+        warnings.showwarning = told_once
+        yield told
 
 
 def _own_fault() -> NoReturn:

@@ -102,7 +102,7 @@ def problems_show(
     Example:
       harness problems show level1/16
     """
-    catalog = load_problems(problems or Path("problems"))
+    catalog = load_problems(problems or Path("problems"), problem)
     held = catalog.resolve(problem)
     peaks = _peaks(gpu)
     reason = None

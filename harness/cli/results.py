@@ -28,33 +28,51 @@ from harness.cli.output import (
     put,
     say,
 )
+from harness.core.config import KEYS
 from harness.core.config_values import parse_baselines
 from harness.core.record import Record
+from harness.core.status import Status
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback as feedback_text
 from harness.results.frame import MissingParquet, parquet_of, runs_in
 from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.merge import merge
-from harness.results.reader import StoreError, source_folders
+from harness.results.reader import StoreError, latest_run, source_folders
 from harness.results.scoring import EAGER, Selection, baselines_of
 from harness.results.writer import RunStore, write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
+FAILED = "failed"
+"""Value of `--status` for every status but `passed`."""
+
 Baseline = Annotated[
     str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
 ]
 
 
 def show_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run, for example results/RUN.")],
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Folder of the run, for example results/RUN; last: the latest in results."),
+    ],
     solution: Annotated[
         str | None,
         typer.Argument(metavar="SOLUTION", help="Solution of the run, or a part of its name.  [all solutions]"),
     ] = None,
+    pattern: Annotated[
+        str | None, option("-k", "Only solutions with this text in their name or problem, in any case.  [all]")
+    ] = None,
+    status: Annotated[
+        str | None,
+        option("--status", "Only solutions with this status, for example data_race; failed: all but passed.  [all]"),
+    ] = None,
     feedback: Annotated[
         bool,
         typer.Option("--feedback", help="Write a text for the author: the defect with its place, or the speed."),
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="For one solution, also show evidence, timing, build, environment and log.")
     ] = False,
     solutions: Annotated[
         list[Path] | None,
@@ -66,24 +84,28 @@ def show_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a run, or all results of one of its solutions with the compiler output.
+    """Show a run, or the result of one of its solutions.
 
-    With --feedback, the command writes a text for the author of the solution, a model or a person. It quotes the first
-    compiler error, the wrong outputs, data races, or the limit of the speed. Without SOLUTION, it does so for each
-    solution of the run.
+    The result of a solution is a text for its author, a model or a person. It quotes the first compiler error, the
+    wrong outputs, data races, or the limit of the speed. With --all, the evidence and the compiler output follow.
+    Without SOLUTION, --feedback writes the text for each solution of the run.
 
     \b
     Examples:
-      harness show results/20260131-120000-1f9c
+      harness show last
+      harness show last -k 16_naive --status failed --feedback
       harness show results/20260131-120000-1f9c some-model/level1/16_naive.py
       harness show results/20260131-120000-1f9c 16_naive --json
-      harness show results/20260131-120000-1f9c 16_naive --feedback
+      harness show results/20260131-120000-1f9c 16_naive --all
     """
+    run = _named_run(run)
     # The page of a run shows the notes itself, and so does its JSON.
     store = RunStore.open(run) if solution is None and not feedback else opened(run)
-    records = store.records()
-    if feedback:
-        _show_feedback(store, records if solution is None else matching(records, solution), solutions, as_json)
+    records = _selected(store.records(), pattern, status)
+    if feedback or (solution is not None and not everything and not as_json):
+        show_feedback(store, records if solution is None else matching(records, solution), solutions, as_json)
+        if not feedback:
+            say("evidence, timing, build and log: --all")
         return
     if solution is None:
         if as_json:
@@ -95,12 +117,50 @@ def show_command(
     if as_json:
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
     else:
+        show_feedback(store, [item for item, _ in chosen], solutions, as_json)
         authors = known_authors([store])
         with no_commands_in_output(on=in_actions()):
             put(*(terminal.record_page(item, log, authors.get(item.author)) for item, log in chosen))
 
 
-def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None, as_json: bool) -> None:
+LATEST = Path("last")
+
+
+def _named_run(run: Path) -> Path:
+    """Return the folder of a run; `last` is the latest one in `results`."""
+    if run != LATEST or run.exists():
+        return run
+    results = KEYS["out"].default
+    assert isinstance(results, Path)
+    latest = latest_run(results)
+    if latest is None:
+        raise StoreError(f"there is no run in {results}: name the folder of a run")
+    say(f"run {latest}")
+    return latest
+
+
+def _selected(records: Sequence[Record], pattern: str | None, status: str | None) -> list[Record]:
+    """Return the records that `-k` and `--status` select."""
+    if status is not None and status not in (FAILED, *(item.value for item in Status)):
+        near = difflib.get_close_matches(status, [FAILED, *(item.value for item in Status)], n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise StoreError(f"--status {status!r:.60}: no such status{hint}; see guides/verdicts.md")
+    wanted = (pattern or "").casefold()
+    return [
+        item
+        for item in records
+        if (wanted in item.solution.casefold() or wanted in item.problem.casefold())
+        and (status in (None, item.status.value) or (status == FAILED and item.status is not Status.passed))
+    ]
+
+
+def show_feedback(
+    store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None = None, as_json: bool = False
+) -> None:
+    """Print the feedback for records of a run.
+
+    Sources are searched in `solutions`, else where the run had them.
+    """
     finder = SourceFinder(source_roots(solutions, [store]))
     texts = [(item, feedback_text(item, source=finder.source_of(item), log=log_of(store, item))) for item in records]
     if as_json:
@@ -109,7 +169,7 @@ def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequen
         with no_commands_in_output(on=in_actions()):
             print_text("\n".join(text for _, text in texts))
         if not texts:
-            say("this run has no records yet: there is no feedback")
+            say("this run has no records yet, or none that is selected: there is no feedback")
 
 
 def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -> list[Path]:

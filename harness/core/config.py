@@ -70,6 +70,24 @@ COMMAND_LINE = "command line"
 """Source named in messages about options."""
 
 
+_PACKAGE = Path(__file__).resolve().parent.parent
+SHIPPED = {Path("problems"): _PACKAGE / "problems", Path("solutions/examples"): _PACKAGE / "examples"}
+"""Folders that come with the harness, by their place in the repository. In a checkout they are links to there."""
+
+
+def here_or_shipped(path: Path) -> Path:
+    """Return `path`, or if it does not exist, what comes with the harness there.
+
+    Without that, `path` is returned.
+    """
+    if os.path.lexists(path):
+        return path
+    for name, folder in SHIPPED.items():
+        if path.is_relative_to(name) and (shipped := (folder / path.relative_to(name)).resolve()).exists():
+            return shipped
+    return path
+
+
 class ConfigError(Exception):
     """The configuration is wrong.
 
@@ -150,14 +168,21 @@ class TimingConfig:
 class RunConfig:
     """Complete configuration of one run: one setting in each field."""
 
-    paths: tuple[Path, ...] = setting(parse_paths, None, "Solution files, or folders that hold them.", option=None)
+    paths: tuple[Path, ...] = setting(
+        parse_paths, None, "Solution files, or folders that hold them; - is standard input.", option=None
+    )
     problem: str | None = setting(
-        optional(parse_text), None, "Problem of files whose path does not name it, for example level1/16."
+        optional(parse_text),
+        None,
+        "Problem of files whose path does not name it: level1/16, 16 if no other level has this number, or its file. "
+        "Several, separated by commas: evaluate only solutions of these.",
     )
     author: str | None = setting(
         optional(parse_text), None, "Author of the solutions.  [the folder below solutions/ in their path]"
     )
-    problems: Path = setting(parse_path, Path("problems"), "Folder that holds the problems.  [problems]")
+    problems: Path = setting(
+        parse_path, Path("problems"), "Folder that holds the problems.  [problems, or those of the harness]"
+    )
     out: Path = setting(parse_path, Path("results"), "Folder for results; each run gets a folder below it.  [results]")
     run_id: str = setting(parse_run_id, None, "Name of the run and of its folder.  [the time and a random part]")
     resume: bool = setting(
@@ -434,6 +459,8 @@ def resolve(
     values: dict[str, Any] = {name: item.default for name, item in KEYS.items()} | given
     if not values["paths"]:
         raise ConfigError("no solutions named: pass files or folders, or set `paths:` in the configuration file")
+    values["paths"] = tuple(map(here_or_shipped, values["paths"]))
+    values["problems"] = here_or_shipped(values["problems"])
     asked = values["device"]
     values["device"] = machine.device if asked == "auto" else DeviceKind(asked)
     values["workload"] = values["workload"] or ("full" if values["device"] is DeviceKind.CUDA else "small")

@@ -93,8 +93,11 @@ def record_line(record: Record, *, number: int, total: int) -> Text:
     )
 
 
-def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> RenderableType:
-    """Render the count and meaning of each status, and the time of the run."""
+def summary(records: Sequence[Record], *, skipped: int, wall_s: float, statuses: bool = True) -> RenderableType:
+    """Render the count and meaning of each status, and the time of the run.
+
+    Without `statuses`, only the counts of solutions and passes, and the time.
+    """
     counted = Counter(item.status for item in records)
     rows: list[list[str | Text]] = [
         [Text(f"{mark_of(status)} {status.value}", style=style_of(status)), str(counted[status]), show.explain(status)]
@@ -109,7 +112,9 @@ def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> Render
     note = (
         "Host device: values, data races and memory accesses were checked; there are no GPU times." if on_host else ""
     )
-    return Group(*([table] if records else []), Text(closing), *([Text(note, style="cyan")] if note else []))
+    return Group(
+        *([table] if records and statuses else []), Text(closing), *([Text(note, style="cyan")] if note else [])
+    )
 
 
 def records_table(records: Sequence[Record]) -> Table:

@@ -12,6 +12,7 @@ import math
 import re
 import secrets
 import sys
+import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,10 @@ class StoreError(Exception):
 
     The message names the folder and the remedy.
     """
+
+
+class DamagedRecord(UserWarning):
+    """A line of `records.jsonl` is no record; the others are read."""
 
 
 class StoreUnavailable(StoreError):
@@ -88,8 +93,8 @@ def log_name(label: str) -> str:
 def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
     """Read the records of a run.
 
-    Only the last line may be damaged, if it has no newline: a kill truncated it. Any other damaged line is an error.
-    Empty lines are ignored.
+    A damaged line is skipped with the warning `DamagedRecord`. A last one without a newline is no damage: a kill
+    truncated it. Empty lines are ignored.
 
     Args:
         folder: The run's folder.
@@ -98,7 +103,7 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
         The records, notes for the user, and the length of the file's valid part in bytes.
 
     Raises:
-        StoreError: The file is unreadable, or a line is not a valid record.
+        StoreError: The file is unreadable, or a record has a newer format.
     """
     path = folder / "records.jsonl"
     try:
@@ -118,7 +123,9 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
             if not line.endswith(b"\n"):
                 return records, [f"the last line was cut short ({len(line)} bytes) and is ignored"], start
             wrong = f"byte {error.byte} is not UTF-8" if isinstance(error, NotText) else f"not JSON: {error}"
-            raise StoreError(f"{path}:{number}: {wrong}; {_MEND_LINE}") from error
+            _skip(f"{path}:{number}: {wrong}")
+            start += len(line)
+            continue
         try:
             if not isinstance(value, dict):
                 raise ValueError("a record must be a JSON object")
@@ -127,12 +134,13 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
                 raise StoreError(f"{path}:{number}: {newer}, or remove this line")
             records.append(Record.from_json(value))
         except ValueError as error:
-            raise StoreError(f"{path}:{number}: {error}; {_MEND_LINE}") from error
+            _skip(f"{path}:{number}: {error}")
         start += len(line)
     return records, [], start
 
 
-_MEND_LINE = "fix or remove this line"
+def _skip(fault: str) -> None:
+    warnings.warn(f"{fault}; the line is skipped; fix or remove it", DamagedRecord, stacklevel=3)
 
 
 def _no_constant(name: str) -> NoReturn:

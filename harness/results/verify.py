@@ -7,6 +7,7 @@ what. See guides/results.md for what each check proves.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from harness.core.status import Status
 from harness.core.task import Outcome
 from harness.results.evidence import finite, mapping, number, text, whole
 from harness.results.manifest import MANIFEST, changes_since
-from harness.results.reader import StoreError, read_head, read_records, source_folders
+from harness.results.reader import DamagedRecord, StoreError, read_head, read_records, source_folders
 from harness.results.schema import RunHead
 from harness.results.scoring import EAGER
 
@@ -81,8 +82,10 @@ def verify_run(
     except StoreError as error:
         findings.append(str(error))
     try:
-        records, cut_off, _ = read_records(folder)
-        findings += [f"records.jsonl: {note}" for note in cut_off]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DamagedRecord)
+            records, cut_off, _ = read_records(folder)
+        findings += [f"records.jsonl: {note}" for note in cut_off] + [str(item.message) for item in caught]
     except StoreError as error:
         findings.append(str(error))
     # Runs without a manifest may be of an older harness, which had other formulas.

@@ -78,7 +78,7 @@ def plan(config: RunConfig, on_rejected: Callable[[RejectedFile], None] | None =
     Files that can't be evaluated go to `on_rejected`; if it is None, or no solution is left, they are errors. Raises
     `CatalogError` with all errors that were found.
     """
-    catalog = load_problems(config.problems)
+    catalog = load_problems(config.problems, config.problem)
     rejected: list[RejectedFile] = []
     solutions = find_solutions(config.paths, catalog, config.problem, config.author, rejected.append)
     if rejected and (on_rejected is None or not solutions):

@@ -48,8 +48,8 @@ _SYS_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidi
 class SystemView:
     """Paths that every sandbox on this machine shows, read-only, and links to them.
 
-    `private` folders (home, checkout) are covered if they are inside a readable one. Readable paths inside them stay
-    visible.
+    `private` folders (home, checkout, installed problems and examples) are covered if they are inside a readable one.
+    Readable paths inside them stay visible.
     """
 
     readable: tuple[str, ...]
@@ -79,7 +79,7 @@ def discover() -> SystemView:
                 aliases.append((path, real))
     return SystemView(
         readable=tuple(sorted(set(readable))),
-        private=_private(),
+        private=(*_private(), *_shipped()),
         aliases=tuple(dict.fromkeys(aliases)),
         etc=tuple(f"/etc/{name}" for name in _ETC if os.path.exists(f"/etc/{name}")),
         devices=tuple(f"/dev/{name}" for name in _HOST_DEVICES if os.path.exists(f"/dev/{name}")),
@@ -207,6 +207,15 @@ def _private() -> tuple[str, ...]:
     project = os.path.dirname(package_folder())
     installed = os.path.basename(project) in ("site-packages", "dist-packages")
     return (os.path.realpath(os.path.expanduser("~")), *(() if installed else (project,)))
+
+
+def _shipped() -> list[str]:
+    """Return the problems and examples in an installed package.
+
+    In a checkout they are links.
+    """
+    folders = [f"{package_folder()}/{name}" for name in ("problems", "examples")]
+    return [path for path in folders if os.path.isdir(path) and not os.path.islink(path)]
 
 
 def _prefix_of(tool: str) -> str:

@@ -7,6 +7,7 @@ called from many threads and processes at once: equal extensions are compiled on
 from __future__ import annotations
 
 import json
+import re
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,9 @@ from harness.toolchain.zygotes import BuilderZygotes
 
 _OF_NAMES = (FileExistsError, IsADirectoryError, NotADirectoryError)
 """Errors that no full disk or missing folder causes: two of a build's own files have the same place."""
+
+_NO_HIP = re.compile(r"\bhip/[\w./-]+\W+(No such file|file not found|could not be opened|cannot open)")
+"""A compiler's message about a header of HIP, which no toolchain here has."""
 
 _MAX_ROUNDS = 4
 """Most discoveries of one solution; each after the first follows an extension that did not build."""
@@ -265,9 +269,13 @@ class _Build:
         digest, error = next(iter(refused.items()))
         self.compiler_error = error
         name = self.tried[digest].spec.name
+        status, reason = Status.compile_error, error.sentence()
+        if _NO_HIP.search(error.message):
+            status = Status.unsupported
+            reason = f"HIP sources, for AMD GPUs, can't be built here: write CUDA ({reason})"
         return Failure(
-            status=Status.compile_error,
-            reason=one_line(f"{name}: {error.sentence()}"),
+            status=status,
+            reason=one_line(f"{name}: {reason}"),
             evidence={"phase": "build", "extension": name, "error": error.to_json()},
             detail=failure.detail if failure is not None else "",
         )

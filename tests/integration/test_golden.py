@@ -28,7 +28,7 @@ RUN = "results/h200-examples"
 LATER = "results/h200-examples-later"
 HELP = """
 eval serve extract screen show leaderboard profile compare report plot verify replay merge ci baseline doctor warmup
-timeline problems
+timeline problems new
 """
 COMMANDS: Mapping[str, str] = {
     "leaderboard": f"leaderboard {RUN}",
@@ -36,6 +36,8 @@ COMMANDS: Mapping[str, str] = {
     "leaderboard_csv": f"leaderboard {RUN} --csv TMP/leaderboard.csv",
     "show": f"show {RUN}",
     "show_passed": f"show {RUN} 17_transpose_first",
+    "show_passed_all": f"show {RUN} 17_transpose_first --all",
+    "show_selected": f"show {RUN} -k LEVEL1/1 --status failed --feedback",
     "show_failed_json": f"show {RUN} missing_barrier --json",
     "show_feedback": f"show {RUN} --feedback",
     "compare": f"compare {RUN} {LATER}",

@@ -71,7 +71,14 @@ MINE = f"harness eval solutions/mine/level1/19_vectorised.py --device host --run
 RUNS: dict[str, As] = {
     "harness doctor": As(said="--device"),
     "harness eval solutions/ --device cuda --out results/": As(gpu=True, said="passed"),
-    "harness eval one_solution.py --problem level1/16": As(said="passed"),
+    "harness new problem my_problem": As(said="my_problem.py"),
+    "harness new solution my_problem.py": As(said="my_problem_solution.py"),
+    "harness eval my_kernel.py --problem my_problem.py": As(
+        lines=(f"harness eval my_problem_solution.py --problem my_problem.py {QUICKLY}",), said="1 solution, 1 passed"
+    ),
+    "harness eval my_kernel.py --problem level1/16": As(
+        lines=(f"harness eval one_solution.py --problem level1/16 {QUICKLY}",), said="1 solution, 1 passed"
+    ),
     "harness eval solutions/": As(
         lines=(f"harness eval solutions/ --run-id RUN {QUICKLY}",), said="1 solution, 1 passed"
     ),
@@ -101,7 +108,10 @@ RUNS: dict[str, As] = {
     ),
     "harness show results/<run>": As(said="data_race"),
     "harness show results/<run> 1_missing_barrier": As(said="speed of light|matmul_kernel"),
-    "harness show results/<run> 1_missing_barrier --feedback": As(said="What to do"),
+    "harness show results/<run> 1_missing_barrier --all": As(said="What to do"),
+    "harness show last -k relu --status failed": As(
+        lines=("harness show last -k relu --status failed",), said="results"
+    ),
     "harness show results/<run> 1_missing_barrier --json": As(said='"status": "data_race"'),
     "harness show results/<run> 4_wide --json": As(said='"samples"'),
     "harness show results/<run> 16_naive --feedback": As(
@@ -244,10 +254,10 @@ NOT_RUN = {
     "harness replay results/<run> 16_naive": "the form of `harness replay results/<run> [solution]`, which is run",
     "python -m tests.exploits.grammar --out red-team": RED_TEAM,
     "python -m tests.exploits.grammar --out red-team --device host --every 9 --table red-team.md": RED_TEAM,
+    "harness eval - --problem level1/16": "reads standard input; tests/unit/cli/test_cli.py calls it",
     "harness serve &": "stays; tests/integration/test_service.py starts and ends servers",
     "harness eval solutions/ --server auto": "needs that server; tests/integration/test_service.py calls it",
     "harness eval --allow-degenerate": "the name of an option; test_degenerate.py evaluates with it",
-    "harness show RUN SOLUTION --feedback": "the form of `harness show results/<run> ... --feedback`, which is run",
 }
 """Command as shown -> why it is not run here, and what tests it instead."""
 
@@ -628,4 +638,5 @@ def test_the_guides_tables_of_statuses_and_labels_are_complete() -> None:
 def test_json_is_there_wherever_a_program_may_read_it(capsys: pytest.CaptureFixture[str]) -> None:
     for command in [(name,) for name in COMMANDS] + [(group, n) for group, (_, held) in GROUPS.items() for n in held]:
         assert main([*command, "--help"]) == 0
-        assert "--json" in capsys.readouterr().out, command
+        shown = capsys.readouterr().out
+        assert "--json" in shown or command[0] == "new", command  # whose output is the path of a file

@@ -12,7 +12,9 @@ from tests.support.paths import ROOT
 
 def root_entries() -> tuple[list[str], list[str]]:
     """Folders and files directly in `harness/`."""
-    entries = [entry for entry in (ROOT / "harness").iterdir() if entry.name != "__pycache__"]
+    entries = [
+        entry for entry in (ROOT / "harness").iterdir() if entry.name != "__pycache__" and not entry.is_symlink()
+    ]
     return sorted(e.name for e in entries if e.is_dir()), sorted(e.name for e in entries if e.is_file())
 
 

@@ -105,9 +105,7 @@ def failure_of_reports(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
     for status in ORDER:
         for held, report in found:
             if held is status:
-                more = len(found) - 1
-                rest = f" ({more} more finding{'s' * (more > 1)})" if more else ""
-                return Failure(status=status, reason=one_line(_describe(report) + rest))
+                return Failure(status=status, reason=one_line(_describe(report)))
     return None
 
 

@@ -75,4 +75,8 @@ def start_ahead(config: RunConfig, environment: Environment, *, command: Sequenc
 
 
 def _worth_it(config: RunConfig) -> bool:
-    return config.executor == "local" and config.problems.is_dir() and all(path.exists() for path in config.paths)
+    return (
+        config.executor == "local"
+        and (config.problems.is_dir() or config.problem is not None)
+        and all(path.exists() for path in config.paths)
+    )

@@ -292,6 +292,22 @@ class TestProblems:
             assert told.startswith(repr(wanted))
             assert "is 16_Matmul_with_transposed_A.py): name its folder by --problems" in told
 
+    def test_a_number_that_only_one_level_has_is_enough(self, catalog: Catalog) -> None:
+        assert catalog.resolve("17").id == "level1/17"
+
+    def test_a_file_anywhere_is_a_problem_and_needs_no_number_and_no_folder_of_problems(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "any where" / "my problem.py", "N = 4\nclass Model: ...\n")
+        found = load_problems(tmp_path / "none", str(path)).resolve(str(path))
+        assert (found.id, found.name, found.path) == ("local/my_problem", "my_problem", path)
+
+    def test_a_file_named_beside_the_folder_is_found_by_its_path_and_the_others_by_their_ids(
+        self, tmp_path: Path, catalog: Catalog
+    ) -> None:
+        path = write(tmp_path / "other" / "level1" / "16_other.py", "class Model: ...\n")
+        both = catalog.including(f"{path},level1/17")
+        assert both.resolve(str(path)).path == path.resolve()
+        assert both.resolve("level1/17") is catalog.resolve("level1/17")
+
     @pytest.mark.parametrize("wanted", ["level1/18", "level3/1", "16", "", "level1", "level1/16/x"])
     def test_unknown_problems_are_refused(self, catalog: Catalog, wanted: str) -> None:
         assert "there is no problem" in findings(catalog.resolve, wanted)[0]

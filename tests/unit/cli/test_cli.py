@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import errno
 import functools
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,7 +70,9 @@ class Pipeline:
         self.configs.append(config)
         if self.raises is not None:
             raise self.raises
-        solutions = find_solutions(config.paths, load_problems(config.problems), problem_id=config.problem)
+        solutions = find_solutions(
+            config.paths, load_problems(config.problems, config.problem), problem_id=config.problem
+        )
         settings = config.to_json()
         store = (
             RunStore.resume(config.run_dir, config=settings)
@@ -132,6 +136,8 @@ def test_the_end_of_a_long_run_is_its_summary_and_no_list_of_all(place: Path, ca
         path = place / "solutions" / "ann" / "level1" / f"16_sample{number}.py"
         path.write_text(f"class ModelNew: {number}\n")
     done = call("eval", "solutions/ann", "--run-id", "r1", "--device", "host")
+    assert "Failures" not in done.out
+    assert "what it means" in done.out
     _, end = done.out.split("Leaderboard\n")
     assert len(end.splitlines()) < 40
     assert "… 32 more rows: harness leaderboard --by solution with --csv or --json shows all" in end
@@ -143,7 +149,11 @@ def test_eval_prints_a_line_a_solution_and_a_summary(place: Path, call: Call) ->
     assert "[1/3] ✗ wrong_value" in done.out
     assert "3 of 9 values off" in done.out
     assert "✓ passed" in done.out
-    assert "3 solutions, 2 passed" in done.out
+    failures, end = done.out.split("\nFailures\n")[1].split("3 solutions, 2 passed")
+    assert "level1/16, ann/level1/16_naive.py: wrong value" in failures
+    assert "passed" not in failures
+    assert "what it means" not in done.out, "one table is enough"
+    assert "16_naive" not in end.partition("Leaderboard")[2], "its feedback is above"
     assert "no GPU time" in done.out
     assert "harness show results/r1" in done.err
     assert len(RunStore.open(place / "results/r1").records()) == 3
@@ -162,6 +172,82 @@ def test_options_reach_the_configuration(place: Path, call: Call) -> None:
     assert (config.workload, config.out, config.problem) == ("small", Path("elsewhere"), "level1/16")
     assert (config.device_policy, config.sandbox, config.checked) == ("coerce", "strict", False)
     assert (config.compile_timeout_s, config.memory_limit_bytes, config.precision) == (10.0, 4 * 2**30, "bf16")
+
+
+def test_eval_takes_files_of_any_name_in_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my problem.py").write_text(PROBLEM)
+    (tmp_path / "my-kernel v2.py").write_text("class ModelNew: ...\n")
+    done = call("eval", "my-kernel v2.py", "--problem", "my problem.py", "--device", "host", "--run-id", "r1")
+    assert done.code == 0, done.err
+    (record,) = RunStore.open(tmp_path / "results" / "r1").records()
+    assert (record.problem, record.solution) == ("local/my_problem", "my-kernel v2.py")
+
+
+@pytest.mark.parametrize("piped", ["solution", "problem"])
+def test_eval_reads_a_solution_or_a_problem_from_standard_input(
+    place: Path, call: Call, monkeypatch: pytest.MonkeyPatch, piped: str
+) -> None:
+    (place / "mine.py").write_text("class ModelNew: ...\n")
+    text = PROBLEM if piped == "problem" else "class ModelNew: 'piped'\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    words = ["mine.py", "--problem", "-"] if piped == "problem" else ["-", "--problem", "level1/16"]
+    pipeline = Pipeline()
+    options = ["--device", "host", "--run-id", "r1", "--cache", place / "cache"]
+    done = call("eval", *words, *options, pipeline=pipeline)
+    assert done.code == 0, done.err
+    (record,) = RunStore.open(place / "results" / "r1").records()
+    expected = ("local/stdin", "mine.py") if piped == "problem" else ("level1/16", "stdin.py")
+    assert (record.problem, record.solution) == expected
+    (config,) = pipeline.configs
+    file = Path(config.problem or "") if piped == "problem" else config.paths[0]
+    assert file.read_text() == text
+
+
+def test_why_there_is_no_gpu_is_told_if_the_device_was_chosen_for_that(
+    place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.core.environment.cuda_unusable", lambda found: "no driver")
+    assert call("eval", "solutions").err.startswith("device host, workload small; no GPU can be used here: no driver\n")
+    asked = call("eval", "solutions", "--device", "host")
+    assert asked.err.startswith("device host (as asked), workload small\n")
+
+
+def test_standard_input_is_not_both(place: Path, call: Call) -> None:
+    done = call("eval", "-", "--problem", "-", "--device", "host")
+    assert (done.code, "name a file for the other one" in done.err) == (2, True), done.err
+
+
+def test_a_problem_is_named_by_its_number_and_several_select(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--problem", "19", "--device", "host", "--run-id", "one")
+    assert done.code == 0, done.err
+    assert {item.problem for item in RunStore.open(place / "results" / "one").records()} == {"level1/19"}
+    done = call("eval", "solutions", "--problem", "level1/19,16", "--device", "host", "--run-id", "two")
+    assert done.code == 0, done.err
+    assert {item.problem for item in RunStore.open(place / "results" / "two").records()} == {"level1/16", "level1/19"}
+    (place / "mine.py").write_text("class ModelNew: ...\n")
+    done = call("eval", "mine.py", "--problem", "16,19", "--device", "host")
+    assert (done.code, "name only one problem by --problem" in done.err) == (2, True), done.err
+
+
+def test_a_new_problem_and_a_new_solution_are_files_that_eval_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("new", "problem", "mine").out == "mine.py\n"
+    done = call("new", "solution", "mine.py")
+    assert (done.out, done.err) == (
+        "mine_solution.py\n",
+        "next: harness eval mine_solution.py --problem mine.py\n",
+    )
+    again = call("new", "solution", "mine.py")
+    assert (again.code, "exists already: name another file by --out" in again.err) == (2, True), again.err
+    assert call("eval", "mine_solution.py", "--problem", "mine.py", "--device", "host").code == 0
+    shipped = call("new", "solution", "level1/19", "--out", "relu.py")
+    assert shipped.code == 0, shipped.err
+    assert "class ModelNew(" in (tmp_path / "relu.py").read_text()
 
 
 def test_eval_as_json_keeps_stdout_for_programs(place: Path, call: Call) -> None:
@@ -230,6 +316,8 @@ def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
     ("arguments", "said"),
     [
         (["eval"], "no solutions named"),
+        (["eval", "solutions", "--atol", "1e-4"], "choose a class by --precision"),
+        (["eval", "solutions", "--rtol=1e-4"], "choose a class by --precision"),
         (["eval", "gone"], "gone: there is no such file or folder"),
         (["eval", "solutions", "--problem", "level9/9"], "there is no problem 'level9/9'"),
         (["eval", "solutions", "--device", "tpu"], "command line: `device` must be one of auto, cuda, host"),
@@ -531,19 +619,38 @@ def test_show_a_run_and_one_solution_of_it(place: Path, call: Call) -> None:
         one = call("show", "results/r1", name)
         assert one.code == 0, one.err
         assert "3 of 9 values off" in one.out
-        assert "ptxas info: 32 registers" in one.out
+        assert "ptxas info: 32 registers" not in one.out
         assert "16_tiled" not in one.out
+    everything = call("show", "results/r1", "naive", "--all").out
+    assert everything.index("3 of 9 values off") < everything.index("ptxas info: 32 registers")
+
+
+def test_show_selects_by_text_and_status_and_knows_the_last_run(place: Path, call: Call) -> None:
+    assert "there is no run in results" in call("show", "last").err
+    evaluated(call)
+    evaluated(call, "r2")
+    last = call("show", "last", "-k", "BOB")
+    assert (last.code, last.err) == (0, "run results/r2\n")
+    assert "bob/level1/16_tiled.py" in last.out
+    assert "ann/level1" not in last.out
+    failed = json.loads(call("show", "last", "--status", "failed", "--json").out)["records"]
+    assert [item["solution"] for item in failed] == ["ann/level1/16_naive.py"]
+    assert call("show", "last", "--status", "wrong_value", "--feedback").out.startswith(
+        "level1/16, ann/level1/16_naive"
+    )
+    wrong = call("show", "last", "--status", "wrong_valeu")
+    assert (wrong.code, "did you mean wrong_value?" in wrong.err) == (2, True), wrong.err
 
 
 def test_what_show_prints_gives_github_no_commands(place: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log's lines are a submission's, and one that begins with two colons is a command to whoever runs the step."""
     evaluated(call)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    for arguments in (["16_naive"], ["--feedback"]):
+    for arguments in (["16_naive"], ["16_naive", "--all"], ["--feedback"]):
         printed = call("show", "results/r1", *arguments).out
-        token = printed.partition("::stop-commands::")[2].split()[0]
-        assert printed.index(f"::stop-commands::{token}") < printed.index("3 of 9 values off")
-        assert printed.endswith(f"::{token}::\n")
+        tokens = re.findall(r"^::stop-commands::(\w+)$", printed, flags=re.MULTILINE)
+        assert printed.index(f"::stop-commands::{tokens[0]}") < printed.index("3 of 9 values off")
+        assert printed.endswith(f"::{tokens[-1]}::\n")
 
 
 def test_show_as_json(place: Path, call: Call) -> None:
@@ -610,6 +717,23 @@ def test_show_tells_of_a_line_that_was_cut_short(place: Path, call: Call) -> Non
         assert "results/r1: the last line was cut short" in call(*command).err, command
 
 
+def test_a_damaged_line_is_named_and_the_others_are_usable(place: Path, call: Call) -> None:
+    evaluated(call)
+    path = place / "results/r1/records.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b'{"format": 1\n', *lines[1:]]))
+    for command in (
+        *(["show", "results/r1"], ["show", "results/r1", "--json"], ["leaderboard", "results/r1"]),
+        *(["report", "results/r1", "--no-figures"], ["merge", "results/r1", "--into", "results/r2"]),
+        ["eval", "solutions", "--device", "host", "--resume", "--run-id", "r1"],
+    ):
+        done = call(*command)
+        assert done.code == 3, (command, done.err)
+        assert done.err.count("results/r1/records.jsonl:2: not JSON: ") == 1, done.err
+        assert "the line is skipped; fix or remove it" in done.err
+    assert len(RunStore.open(place / "results/r2").records()) == 3
+
+
 def test_merge_takes_runs_and_folders_of_runs(place: Path, call: Call) -> None:
     evaluated(call, "r1")
     evaluated(call, "r2")
@@ -659,7 +783,7 @@ def test_eval_ends_with_a_leaderboard(place: Path, call: Call) -> None:
     assert "ann" in both
     assert "bob" in both
     alone = call("eval", "solutions/ann", "--run-id", "r2", "--device", "host").out.partition("Leaderboard")[2]
-    assert "ann/level1/16_naive.py" in alone
+    assert "ann/level1/19_fast.py" in alone
 
 
 def test_extract_writes_what_eval_reads(place: Path, call: Call) -> None:

@@ -368,3 +368,10 @@ def test_the_command_signs_and_verifies(
     (tmp_path / "signed" / "logs" / "\x1b[31mred.log").write_text("x")
     assert main(asked) == 1
     assert "\x1b" not in capfd.readouterr().out
+
+
+def test_a_damaged_line_is_a_finding_even_with_a_new_manifest(made: Path, run: Path) -> None:
+    path = run / "records.jsonl"
+    path.write_bytes(path.read_bytes() + b"{}\n")
+    write_manifest(run)
+    assert any("records.jsonl:4: record format None" in finding for finding in checked(made, run).findings)

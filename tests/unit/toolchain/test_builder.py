@@ -291,6 +291,13 @@ def test_a_compile_error_names_the_line(build: Builder) -> None:
     assert outcome.to_json()["compiler_error"]["solution_line"] == error.solution_line
 
 
+def test_hip_sources_are_unsupported_and_no_compile_error(build: Builder) -> None:
+    outcome = build("build(5, extra='#include <hip/hip_runtime.h>')")
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.unsupported
+    assert "HIP sources, for AMD GPUs, can't be built here: write CUDA" in outcome.failure.reason
+
+
 def test_a_compile_error_is_not_compiled_again(build: Builder) -> None:
     broken = 'ext = build(1, extra="no C++")'
     first, second = build(broken), build(f"# one line more\n{broken}")

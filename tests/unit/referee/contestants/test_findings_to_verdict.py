@@ -44,11 +44,11 @@ def test_a_race_of_unknown_accesses_is_named_by_kernel_line_and_message() -> Non
     )
 
 
-def test_the_gravest_finding_counts_and_the_others_are_counted() -> None:
+def test_the_gravest_finding_is_the_reason() -> None:
     failure = failure_of_reports([RACE, {"kind": "leak"}, {"kind": "memory_error", "kernel": "copy", "line": 3}])
     assert failure is not None
     assert failure.status is Status.memory_error
-    assert failure.reason == "copy, line 3: memory error (1 more finding)"
+    assert failure.reason == "copy, line 3: memory error"
 
 
 @pytest.mark.parametrize("reports", [[], [{"kind": "leak"}], [{"kind": None}], [{}], [{"kind": ["data_race"]}]])
