@@ -103,7 +103,10 @@ def show_command(
     store = RunStore.open(run) if solution is None and not feedback else opened(run)
     records = _selected(store.records(), pattern, status)
     if feedback or (solution is not None and not everything and not as_json):
-        show_feedback(store, records if solution is None else matching(records, solution), solutions, as_json)
+        chosen = records if solution is None else matching(records, solution)
+        if not feedback:
+            _show_authors(store, chosen)
+        show_feedback(store, chosen, solutions, as_json)
         if not feedback:
             say("evidence, timing, build and log: --all")
         return
@@ -113,14 +116,23 @@ def show_command(
         else:
             put(terminal.run_page(store.head, records, store.notes))
         return
-    chosen = [(item, log_of(store, item)) for item in matching(records, solution)]
+    logged = [(item, log_of(store, item)) for item in matching(records, solution)]
     if as_json:
-        print_json([{**item.to_json(), "log": log} for item, log in chosen])
+        print_json([{**item.to_json(), "log": log} for item, log in logged])
     else:
-        show_feedback(store, [item for item, _ in chosen], solutions, as_json)
+        show_feedback(store, [item for item, _ in logged], solutions, as_json)
         authors = known_authors([store])
         with no_commands_in_output(on=in_actions()):
-            put(*(terminal.record_page(item, log, authors.get(item.author)) for item, log in chosen))
+            put(*(terminal.record_page(item, log, authors.get(item.author)) for item, log in logged))
+
+
+def _show_authors(store: RunStore, records: Sequence[Record]) -> None:
+    """Print what the authors of these records say of themselves."""
+    authors = known_authors([store])
+    for name in sorted({item.author for item in records}):
+        if said := terminal.said_by(authors.get(name)):
+            with no_commands_in_output(on=in_actions()):
+                print_text(f"{name}: " + ", ".join(f"{key} {value}" for key, value in said.items()))
 
 
 LATEST = Path("last")
@@ -179,7 +191,13 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
             if not path.exists():
                 raise StoreError(f"--solutions {path}: no such folder; name another or leave --solutions out")
         return list(solutions)
-    return list(dict.fromkeys(root for store in stores for root in source_folders(store.head)))
+    roots: dict[Path, None] = {}
+    for store in stores:
+        try:
+            roots |= dict.fromkeys(source_folders(store.head))
+        except StoreError as error:
+            say(f"its sources are not searched: {error}")
+    return list(roots)
 
 
 def log_of(store: RunStore, record: Record) -> str | None:
