@@ -65,7 +65,7 @@ void look_at(const SyncPoint& point, const Block& block, Thread& thread) {
     if (point.cluster == block.cluster->start) thread.cluster_known = std::max(thread.cluster_known, point.cluster_known);
 }
 
-// Looks up what is told by now at the places in global memory that the thread read. Whoever wrote a value told before writing it.
+// Takes over what was released so far at the places in global memory that the thread read: a value is written after what it releases.
 void look_again(const Block& block, Thread& thread) {
     if (thread.learning == nullptr || sync_count.load(std::memory_order_relaxed) == 0) return;
     std::lock_guard<std::mutex> lock(sync_mutex);
