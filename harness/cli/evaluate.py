@@ -39,11 +39,12 @@ from harness.cli.progress import ProgressView
 from harness.core import environment
 from harness.core.cache_dir import ready_cache
 from harness.core.choices import DeviceKind
-from harness.core.config import ConfigError, RunConfig, resolve
+from harness.core.config import KEYS, ConfigError, RunConfig, resolve
+from harness.core.config_values import parse_path
 from harness.core.environment import Environment, MachineError
 from harness.core.executables import find_nvcc
 from harness.core.record import Record
-from harness.core.status import Status
+from harness.core.status import FAILED, Status
 from harness.results.manifest import SigningKey, write_manifest
 from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.results.writer import RunStore, other_settings, write_whole
@@ -190,7 +191,8 @@ def evaluate(
 
 
 @with_options(
-    *("paths", "problem", "author", "device", "workload", "out", "run_id", "resume", "problems", "config", "jobs"),
+    *("paths", "problem", "author", "pattern", "status", "last_failed", "stop_at_failure"),
+    *("device", "workload", "out", "run_id", "resume", "problems", "config", "jobs"),
     *("rules", "inputs", "dtype"),
     *("seeds", "precision", "device_policy", "sandbox", "audit", "baselines", "checked", "syntax"),
     *("allow_degenerate", "policy"),
@@ -202,6 +204,10 @@ def eval_command(
     context: typer.Context,
     settings: Settings,
     config: ConfigFile = None,
+    last_failed: Annotated[
+        bool,
+        typer.Option("--last-failed", help="Short for --status failed. Without PATHS, with the settings of that run."),
+    ] = False,
     server: Annotated[
         Path | None,
         option(
@@ -231,6 +237,8 @@ def eval_command(
       harness eval my_kernel.py --problem my_problem.py
       harness eval my_kernel.py --problem level1/16
       harness eval - --problem level1/16 < my_kernel.py
+      harness eval solutions/ -k matmul -x
+      harness eval --last-failed
       harness eval solutions/ --resume
       harness eval solutions/ --shard 2/8 --run-id part-2
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
@@ -240,6 +248,8 @@ def eval_command(
         raise ConfigError(NO_TOLERANCE)
     key = None if sign is None else SigningKey(sign)
     found = environment.collect()
+    if last_failed:
+        config, settings = _as_last_failed(config, settings)
     settled = settle(found, config, settings)
     show = _show_json if as_json else _show_summary
     run = context.obj or _at_server(server, settled)
@@ -253,6 +263,25 @@ def eval_command(
             f"(harness_error); fix it, then {again}",
             UNABLE,
         )
+
+
+def _as_last_failed(file: Path | None, options: Settings) -> tuple[Path | None, Settings]:
+    """Return the configuration file and the options of a call with `--last-failed`.
+
+    Raises:
+        ConfigError: `--status` asks for something else.
+        StoreError: Neither paths nor a file are given, and there is no earlier run that has them.
+    """
+    if options["status"] not in (None, FAILED):
+        raise ConfigError(f"--last-failed means --status {FAILED}: leave out --status {options['status']}")
+    if not options["paths"] and file is None:
+        out = parse_path(options["out"] or KEYS["out"].default)
+        latest = latest_run(out)
+        if latest is None:
+            raise StoreError(f"--last-failed: there is no run in {out}; name the solutions")
+        say(f"solutions and settings as in {latest}")
+        file = latest / "run.yaml"
+    return file, {**options, "status": FAILED}
 
 
 def _at_server(given: Path | None, settled: RunConfig) -> Evaluate | None:

@@ -31,7 +31,7 @@ from harness.cli.output import (
 from harness.core.config import KEYS
 from harness.core.config_values import parse_baselines
 from harness.core.record import Record
-from harness.core.status import Status
+from harness.core.status import STATUS_CHOICES
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.feedback import feedback as feedback_text
@@ -40,12 +40,10 @@ from harness.results.leaderboard import By, Metric, leaderboard
 from harness.results.merge import merge
 from harness.results.reader import StoreError, latest_run, source_folders
 from harness.results.scoring import EAGER, Selection, baselines_of
+from harness.results.selection import has_status, is_named
 from harness.results.writer import RunStore, write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
-FAILED = "failed"
-"""Value of `--status` for every status but `passed`."""
-
 Baseline = Annotated[
     str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
 ]
@@ -153,16 +151,12 @@ def _named_run(run: Path) -> Path:
 
 def _selected(records: Sequence[Record], pattern: str | None, status: str | None) -> list[Record]:
     """Return the records that `-k` and `--status` select."""
-    if status is not None and status not in (FAILED, *(item.value for item in Status)):
-        near = difflib.get_close_matches(status, [FAILED, *(item.value for item in Status)], n=1)
+    if status is not None and status not in STATUS_CHOICES:
+        near = difflib.get_close_matches(status, STATUS_CHOICES, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise StoreError(f"--status {status!r:.60}: no such status{hint}; see guides/verdicts.md")
-    wanted = (pattern or "").casefold()
     return [
-        item
-        for item in records
-        if (wanted in item.solution.casefold() or wanted in item.problem.casefold())
-        and (status in (None, item.status.value) or (status == FAILED and item.status is not Status.passed))
+        item for item in records if is_named(pattern, item.solution, item.problem) and has_status(status, item.status)
     ]
 
 

@@ -49,6 +49,7 @@ from harness.core.policy import KEYS as POLICY_KEYS
 from harness.core.policy import Policy, parse_policy
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.record import RUN_FORMAT
+from harness.core.status import STATUS_CHOICES
 from harness.core.yaml_file import NotText, read_yaml, reason_of
 
 GIB = 1024**3
@@ -179,6 +180,24 @@ class RunConfig:
     )
     author: str | None = setting(
         optional(parse_text), None, "Author of the solutions.  [the folder below solutions/ in their path]"
+    )
+    pattern: str | None = setting(
+        optional(parse_text),
+        None,
+        "Only solutions with this text in their name or problem, in any case.  [all]",
+        option="-k",
+    )
+    status: str | None = setting(
+        optional(one_of(*STATUS_CHOICES)),
+        None,
+        "Only solutions that had this status in the latest run of --out, for example data_race; failed: all but "
+        "passed.  [all]",
+    )
+    stop_at_failure: bool = setting(
+        parse_flag,
+        False,
+        "Stop at the first solution that does not pass; those under evaluation still get a result.",
+        option="-x",
     )
     problems: Path = setting(
         parse_path, Path("problems"), "Folder that holds the problems.  [problems, or those of the harness]"

@@ -85,6 +85,12 @@ class Status(StrEnum):
 VERDICT_FREE = frozenset({Status.harness_error, Status.not_emulated, Status.unsupported})
 """Statuses that say nothing about whether the solution is correct."""
 
+FAILED = "failed"
+"""Selects every status but `passed`."""
+
+STATUS_CHOICES = (FAILED, *(item.value for item in Status))
+"""What `--status` takes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure(JsonObject):

@@ -69,12 +69,12 @@ def find_runs(path: Path) -> list[Path]:
     return sorted(item for item in path.iterdir() if item.is_dir() and is_run(item)) if path.is_dir() else []
 
 
-def latest_run(out: Path) -> Path | None:
-    """Return the run below `out` that started last; None if there is none.
+def latest_run(out: Path, *, besides: Path | None = None) -> Path | None:
+    """Return the run below `out` that started last, except `besides`; None if there is none.
 
     Merged and imported runs do not count: no evaluation started them, so none continues them by default.
     """
-    heads = [(read_head(item), item) for item in find_runs(out) if item != out]
+    heads = [(read_head(item), item) for item in find_runs(out) if item not in (out, besides)]
     runs = [(str(head.get("started_at", "")), item) for head, item in heads if not _made_of_others(head)]
     return max(runs)[1] if runs else None
 

@@ -79,7 +79,7 @@ They apply to new records only; `resumed_with` in `run.yaml` says since when.
 PART = "shard"
 """Which shard of an evaluation a run is; `merge` finds missing shards by it."""
 
-WHAT_IS_ASKED = ("paths", "problem", "author", PART)
+WHAT_IS_ASKED = ("paths", "problem", "author", "pattern", "status", PART)
 """Settings that select the solutions of a call."""
 
 MIN_FREE_BYTES = 2**20

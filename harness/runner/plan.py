@@ -16,9 +16,11 @@ from harness.catalog.problems import WORKLOADS_FILE
 from harness.core.config import RunConfig
 from harness.core.problem import Problem, Solution, Workload
 from harness.core.record import Record
-from harness.core.status import Failure, Status
+from harness.core.status import FAILED, Failure, Status
 from harness.referee.small_sizes import SMALL, UNDERIVED
-from harness.results.reader import Identity
+from harness.results.reader import Identity, latest_run
+from harness.results.selection import has_status, is_named
+from harness.results.writer import RunStore
 
 T = TypeVar("T")
 
@@ -73,7 +75,7 @@ class PendingSolution:
 
 
 def plan(config: RunConfig, on_rejected: Callable[[RejectedFile], None] | None = None) -> list[PlannedSolution]:
-    """Return every solution that the configuration names, grouped by problem.
+    """Return every solution that the configuration selects, grouped by problem.
 
     Files that can't be evaluated go to `on_rejected`; if it is None, or no solution is left, they are errors. Raises
     `CatalogError` with all errors that were found.
@@ -95,8 +97,40 @@ def plan(config: RunConfig, on_rejected: Callable[[RejectedFile], None] | None =
         faults += [] if fault is None else [fault]
     if len(faults) == len(jobs):  # probably a wrong name
         raise CatalogError(sorted(set(faults)))
+    jobs = _with_earlier_status(_named(jobs, config.pattern), config)
     ordered = sorted(jobs, key=lambda job: (job.problem.id, job.solution.label))
     return part(ordered, config.shard)
+
+
+def _named(jobs: Sequence[PlannedSolution], pattern: str | None) -> list[PlannedSolution]:
+    """Return the solutions that `pattern` selects. Raises `CatalogError` if it selects none."""
+    named = [job for job in jobs if is_named(pattern, job.solution.label, job.problem.id)]
+    if not named:
+        first = f"{jobs[0].solution.label} ({jobs[0].problem.id})"
+        raise CatalogError([f"-k {pattern!r:.60} is in no name or problem of these {len(jobs)} solutions: {first}, …"])
+    return named
+
+
+def _with_earlier_status(jobs: list[PlannedSolution], config: RunConfig) -> list[PlannedSolution]:
+    """Return the solutions that had the wanted status in the run before this one.
+
+    Raises:
+        CatalogError: There is no such run, or no solution with that status.
+    """
+    if config.status is None:
+        return jobs
+    before = latest_run(config.out, besides=config.run_dir)
+    if before is None:
+        raise CatalogError([f"--status {config.status}: there is no earlier run in {config.out}; leave it out"])
+    records = RunStore.open(before).records()
+    wanted = {(item.problem, item.solution) for item in records if has_status(config.status, item.status)}
+    selected = [job for job in jobs if (job.problem.id, job.solution.label) in wanted]
+    if not selected:
+        said = "failed" if config.status == FAILED else f"had the status {config.status}"
+        raise CatalogError(
+            [f"none of these {len(jobs)} solutions {said} in the last run, {before}: nothing to evaluate"]
+        )
+    return selected
 
 
 def paired(solution: Solution, problem: Problem, config: RunConfig) -> tuple[PlannedSolution, str | None]:

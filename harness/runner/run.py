@@ -24,6 +24,7 @@ from harness.core.atomic_file import FULL_OR_BROKEN
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
 from harness.core.record import Record
+from harness.core.status import Status
 from harness.results.reader import StoreError, StoreUnavailable
 from harness.results.writer import RunStore, removed
 from harness.runner.events import Event, Noted, RunStarted, SolutionFinished
@@ -202,6 +203,8 @@ class _Run:
         self._messages: queue.SimpleQueue[Event | Future[SolutionFinished]] = queue.SimpleQueue()
         self._unfinished = len(jobs)
         self._left = Counter(job.problem.digest for job in jobs)
+        self._failed = False
+        self._cancelled = 0
         self._faulty: set[str | None] = set()
 
     def run(self, runner: Submits, first: Sequence[Event]) -> None:
@@ -217,6 +220,8 @@ class _Run:
                 self._on_event(event)
             while self._unfinished:
                 self._heed(self._messages.get())
+                if self._failed and self._config.stop_at_failure:
+                    self._stop(runner, futures)
         except KeyboardInterrupt:
             if judging := runner.cancel(futures):
                 several = "s" if judging > 1 else ""
@@ -228,6 +233,16 @@ class _Run:
                     self._heed(self._messages.get(timeout=max(0.0, deadline - time.monotonic())))
             raise
 
+    def _stop(self, runner: Submits, futures: Sequence[Future[SolutionFinished]]) -> None:
+        """Cancel the solutions that are not under evaluation, and finish the others."""
+        runner.cancel(futures)
+        while self._unfinished:
+            self._heed(self._messages.get())
+        if self._cancelled:
+            again = f"--resume --run-id {self._config.run_id} without -x evaluates the rest"
+            which = f"{self._cancelled} solution{'' if self._cancelled == 1 else 's'} not evaluated"
+            self._on_event(Noted(message=f"stopped at the first failure (-x): {which}; {again}"))
+
     def _heed(self, message: Event | Future[SolutionFinished]) -> None:
         """Emit an event, or write the record of a finished future."""
         if not isinstance(message, Future):
@@ -236,11 +251,13 @@ class _Run:
         self._unfinished -= 1
         try:
             finished = message.result()
-        except CancelledError:  # after an interrupt
+        except CancelledError:  # after an interrupt or a failure
+            self._cancelled += 1
             return
         except BaseException as error:
             raise self._explained(error) from None
         self._store.append(finished.record)
+        self._failed = self._failed or finished.record.status is not Status.passed
         self._on_event(finished)
         self._tell_fault(finished.record)
 

@@ -296,6 +296,28 @@ def test_an_interrupt_tells_what_is_there(place: Path, call: Call) -> None:
     assert "--resume" not in compared.err, "compare has no such option"
 
 
+def test_last_failed_repeats_the_latest_run_for_what_failed_in_it(place: Path, call: Call) -> None:
+    assert call("eval", "solutions/ann", "--device", "host", "--seeds", "2", "--run-id", "r1").code == 0
+    pipeline = Pipeline()
+    done = call("eval", "--last-failed", pipeline=pipeline)
+    assert done.code == 0, done.err
+    assert "solutions and settings as in results/r1" in done.err
+    (config,) = pipeline.configs
+    assert (config.status, config.paths, config.seeds) == ("failed", (Path("solutions/ann"),), 2)
+    assert config.run_id != "r1"
+    named = Pipeline()
+    assert call("eval", "solutions", "--last-failed", "--device", "host", pipeline=named).code == 0
+    assert (named.configs[0].status, named.configs[0].seeds) == ("failed", 3)
+
+
+def test_last_failed_needs_an_earlier_run_and_no_other_status(place: Path, call: Call) -> None:
+    none = call("eval", "--last-failed", "--out", "gone")
+    assert (none.code, none.err) == (2, "harness: --last-failed: there is no run in gone; name the solutions\n")
+    other = call("eval", "solutions", "--last-failed", "--status", "timeout")
+    assert other.code == 2
+    assert "leave out --status timeout" in other.err
+
+
 def test_resume_without_a_run_is_a_wrong_call(place: Path, call: Call) -> None:
     done = call("eval", "solutions", "--device", "host", "--resume")
     assert done.code == 2

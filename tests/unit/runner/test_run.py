@@ -1,0 +1,123 @@
+"""A run's order of things: which solutions it takes, and when it ends. Executors are scripted; the rest is real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalog import CatalogError
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, RunConfig, resolve
+from harness.core.environment import collect
+from harness.core.status import Status
+from harness.core.task import Outcome
+from harness.results.writer import RunStore
+from harness.runner.events import Event, Noted
+from harness.runner.executors import Slot
+from harness.runner.plan import plan
+from harness.runner.run import evaluate_run
+from tests.support.scripted import PROBLEM, RIGHT, Scripted
+
+WRONG = Outcome(status=Status.wrong_value, reason="3 of 9 values wrong")
+
+
+def judged(slot: Slot, source: str) -> Outcome:
+    return WRONG if "wrong" in source else RIGHT
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of all tests, so that the problems' shapes are found out once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> RunConfig:
+    """Settings of a run over six solutions, of which two fail."""
+    for number in (1, 2):
+        problem = tmp_path / "problems" / "level1" / f"{number}_x.py"
+        problem.parent.mkdir(parents=True, exist_ok=True)
+        problem.write_text(PROBLEM + f"# {number}\n")
+        for name in ("Naive", "fast", "wrong"):
+            solution = tmp_path / "solutions" / "ann" / "level1" / f"{number}_{name}.py"
+            solution.parent.mkdir(parents=True, exist_ok=True)
+            solution.write_text(f"class ModelNew: '{number} {name}'\n")
+    return settings(tmp_path)
+
+
+def settings(place: Path, **more: Any) -> RunConfig:
+    given: Mapping[str, Any] = {
+        "paths": [place / "solutions"],
+        "problems": place / "problems",
+        "out": place / "results",
+        "workload": "full",
+    }
+    machine = Machine(device=DeviceKind.HOST, cpu_count=1, memory_bytes=2**33)
+    return resolve(machine=machine, run_id=more.pop("run_id", "first"), options={**given, **more})
+
+
+def evaluated(config: RunConfig) -> tuple[list[str], list[str]]:
+    """The names of the recorded solutions, and the notes."""
+    events: list[Event] = []
+    executor = Scripted(builders=1)
+    executor.judging = judged
+    evaluate_run(config, environment=collect(), on_event=events.append, executor=executor)
+    names = sorted(Path(item.solution).stem for item in RunStore.open(config.run_dir).records())
+    return names, [event.message for event in events if isinstance(event, Noted)]
+
+
+def names(config: RunConfig) -> list[str]:
+    return [job.solution.path.stem for job in plan(config)]
+
+
+def test_a_pattern_is_found_in_names_and_problems_in_any_case(config: RunConfig) -> None:
+    assert names(replace(config, pattern="NAIVE")) == ["1_Naive", "2_Naive"]
+    assert names(replace(config, pattern="Level1/2")) == ["2_Naive", "2_fast", "2_wrong"]
+    with pytest.raises(CatalogError, match="-k 'slow' is in no name or problem of these 6 solutions"):
+        plan(replace(config, pattern="slow"))
+
+
+def test_a_status_selects_by_the_last_run(config: RunConfig, tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match=f"there is no earlier run in {tmp_path}/results"):
+        plan(replace(config, status="failed"))
+    evaluated(config)
+    again = settings(tmp_path, run_id="second")
+    assert names(replace(again, status="failed")) == ["1_wrong", "2_wrong"]
+    assert names(replace(again, status="passed")) == ["1_Naive", "1_fast", "2_Naive", "2_fast"]
+    assert names(replace(again, status="wrong_value", pattern="2_")) == ["2_wrong"]
+    with pytest.raises(CatalogError, match="none of these 6 solutions had the status timeout in the last run"):
+        plan(replace(again, status="timeout"))
+
+
+def test_a_resumed_run_is_not_its_own_last_run(config: RunConfig, tmp_path: Path) -> None:
+    evaluated(config)
+    second = settings(tmp_path, run_id="second", status="failed", pattern="1_")
+    assert evaluated(second)[0] == ["1_wrong"]
+    wider = replace(second, pattern=None, resume=True)
+    assert evaluated(wider)[0] == ["1_wrong", "2_wrong"], "of the first run, not of the resumed one"
+    assert RunStore.open(wider.run_dir).head["solutions"] == 2
+
+
+def test_a_run_that_stops_at_a_failure_says_what_is_left_and_how_to_go_on(config: RunConfig) -> None:
+    stopping = replace(config, stop_at_failure=True)
+    done, notes = evaluated(stopping)
+    assert "1_wrong" in done
+    assert "2_wrong" not in done, "one slot evaluates them in order, and the schedule is at most two ahead"
+    (note,) = notes
+    assert note.startswith(f"stopped at the first failure (-x): {6 - len(done)} solutions not evaluated")
+    assert "--resume --run-id first" in note
+    rest, notes = evaluated(replace(config, resume=True))
+    assert len(rest) == 6
+    assert not notes
+
+
+def test_a_run_without_failure_does_not_stop(config: RunConfig) -> None:
+    done, notes = evaluated(replace(config, stop_at_failure=True, pattern="naive"))
+    assert len(done) == 2
+    assert not notes
