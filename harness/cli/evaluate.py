@@ -251,9 +251,9 @@ def eval_command(
     if last_failed:
         config, settings = _as_last_failed(config, settings)
     settled = settle(found, config, settings)
-    show = _show_json if as_json else _show_summary
     run = context.obj or _at_server(server, settled)
-    done = carry_out(run, settled, found, quiet_stdout=as_json, resumable=True, then=show)
+    show, few = (_show_json, 0) if as_json else (_show_summary, FEW)
+    done = carry_out(run, settled, found, quiet_stdout=as_json, resumable=True, brief_up_to=few, then=show)
     if key is not None:
         write_manifest(settled.run_dir, key)
     if ours := sum(item.status is Status.harness_error for item in done.records):
@@ -315,29 +315,27 @@ def _show_json(settled: RunConfig, done: Ran) -> None:
 
 def _show_summary(settled: RunConfig, done: Ran) -> None:
     # Imported here: tables need numpy, which the start of a run does not.
+    from harness.cli.results import show_failures
     from harness.report import board, terminal
     from harness.results.leaderboard import By, leaderboard
 
     store = RunStore.open(settled.run_dir)
     few = len(done.records) <= FEW
-    if few and (failed := [item for item in done.records if item.status is not Status.passed]):
-        from harness.cli.results import show_feedback
-
-        put("\nFailures\n")
-        show_feedback(store, failed)
-        put("")
+    records, authors = store.records(), authors_in(store.head)
+    if few:
+        show_failures(store, [item for item in done.records if item.status is not Status.passed])
+        # The host device times no GPU code: then no row would say more than the lines above.
+        records = [item for item in done.records if item.speedup is not None]
     put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s, statuses=not few))
     if done.rejected:
         count = len(done.rejected)
         say(f"{count} file{'' if count == 1 else 's'} not evaluated, without a record; the reasons are above")
-    records, authors = store.records(), authors_in(store.head)
-    if few:  # the feedback of the others is above
-        records = [item for item in records if item.status is Status.passed]
     # For a single author, a table by author would have one row.
     by = By.author if not few and len({item.author for item in records}) > 1 else By.solution
     if records:
-        put("Leaderboard", board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
-    say(f"for details of one solution: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
+        title = [] if few else ["Leaderboard"]
+        put(*title, board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
+    say(f"evidence, timing, build and log of a solution: harness show {shlex.quote(str(settled.run_dir))} NAME --all")
 
 
 def carry_out(
@@ -347,6 +345,7 @@ def carry_out(
     *,
     quiet_stdout: bool,
     resumable: bool = False,
+    brief_up_to: int = 0,
     then: Callable[[RunConfig, Ran], None] = lambda settled, done: None,
 ) -> Ran:
     """Evaluate and show the progress, then show the results.
@@ -357,6 +356,7 @@ def carry_out(
         found: Facts about this machine.
         quiet_stdout: Keep standard output free for the results.
         resumable: Whether the command has `--resume`, which messages then name.
+        brief_up_to: Most solutions of a run whose results only `then` shows.
         then: Shows the results, while the referees' processes end.
 
     Returns:
@@ -365,7 +365,7 @@ def carry_out(
     Raises:
         typer.Exit: Ctrl-C (130), a signal (128 plus its number), or nobody reads the output (as for SIGPIPE).
     """
-    view = ProgressView(quiet_stdout=quiet_stdout)
+    view = ProgressView(quiet_stdout=quiet_stdout, brief_up_to=brief_up_to)
     done: Ran | None = None
     try:
         with ended_by_signals(), _ahead(run, settled, found) as ahead:

@@ -28,6 +28,7 @@ from harness.core.cache_dir import kind_of
 from harness.core.config import ConfigError
 from harness.core.environment import MachineError
 from harness.report.format import block
+from harness.report.wrap import wrapped
 from harness.results.reader import DamagedRecord, StoreError, StoreUnavailable
 from harness.results.writer import RunStore
 
@@ -102,6 +103,12 @@ def print_text(text: str) -> None:
         sys.stdout.write(text)
 
 
+def print_wrapped(text: str) -> None:
+    """Print text to standard output, on a terminal wrapped at words."""
+    out = console()
+    print_text(wrapped(text, out.width) if out.is_terminal else text)
+
+
 def flush_results() -> None:
     """Flush standard output."""
     with to_standard_output():
@@ -124,10 +131,20 @@ def say(message: str) -> None:
     If standard error can't be written, the message is lost; the exit code still tells the result.
     """
     try:
-        sys.stderr.write(f"{block(message)}\n")
+        sys.stderr.write(f"{_for_terminal(block(message))}\n")
         sys.stderr.flush()
     except OSError:
         _lead_nowhere(sys.stderr)
+
+
+def _for_terminal(text: str) -> str:
+    """Wrap a message at words if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        return text
+    # Without rich, whose import would delay the first message.
+    with suppress(OSError, ValueError):
+        return wrapped(text, int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stderr.fileno()).columns))
+    return text
 
 
 def opened(folder: Path) -> RunStore:

@@ -31,9 +31,16 @@ class ProgressView(ExitStack):
     progress: Progress
     _pace: Pace
 
-    def __init__(self, *, quiet_stdout: bool) -> None:
+    def __init__(self, *, quiet_stdout: bool, brief_up_to: int = 0) -> None:
+        """Show no progress yet.
+
+        Args:
+            quiet_stdout: Keep standard output free for the results.
+            brief_up_to: Most solutions of a run whose lines have no results, because a page about each follows.
+        """
         super().__init__()
         self._quiet_stdout = quiet_stdout
+        self._brief_up_to = brief_up_to
         self.began = False
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None:
@@ -77,7 +84,8 @@ class ProgressView(ExitStack):
         done, total = self._pace.done, max(self._pace.total, self._pace.done)
         errors: AbstractContextManager[None] = nullcontext() if self._quiet_stdout else to_standard_output()
         with errors:
-            self._lines.print(terminal.record_line(record, number=done, total=total), soft_wrap=True)
+            line = terminal.record_line(record, number=done, total=total, brief=total <= self._brief_up_to)
+            self._lines.print(line, soft_wrap=not self._lines.is_terminal)
         self._update()
         if self.progress.disable and done < total and now_s - self._told_s >= TOLD_EVERY_S:
             self._told_s = now_s

@@ -25,6 +25,7 @@ from harness.cli.output import (
     option,
     print_json,
     print_text,
+    print_wrapped,
     put,
     say,
 )
@@ -70,7 +71,8 @@ def show_command(
         typer.Option("--feedback", help="Write a text for the author: the defect with its place, or the speed."),
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="For one solution, also show evidence, timing, build, environment and log.")
+        bool,
+        typer.Option("--all", help="Also show evidence, timing, build and log; of a run, settings and environment."),
     ] = False,
     solutions: Annotated[
         list[Path] | None,
@@ -112,7 +114,9 @@ def show_command(
         if as_json:
             print_json({"run": store.head, "notes": store.notes, "records": [item.to_json() for item in records]})
         else:
-            put(terminal.run_page(store.head, records, store.notes))
+            put(terminal.run_page(store.head, records, store.notes, everything=everything))
+            if not everything:
+                say("settings and environment: --all; the feedback for a solution: its name as second argument")
         return
     logged = [(item, log_of(store, item)) for item in matching(records, solution)]
     if as_json:
@@ -173,9 +177,21 @@ def show_feedback(
         print_json([{"solution": item.solution, "status": item.status.value, "feedback": text} for item, text in texts])
     else:
         with no_commands_in_output(on=in_actions()):
-            print_text("\n".join(text for _, text in texts))
+            print_wrapped("\n".join(text for _, text in texts))
         if not texts:
             say("this run has no records yet, or none that is selected: there is no feedback")
+
+
+def show_failures(store: RunStore, records: Sequence[Record]) -> None:
+    """Print the feedback for failed solutions, each below a line with its name and status."""
+    finder = SourceFinder(source_roots(None, [store]))
+    for item in records:
+        text = feedback_text(item, source=finder.source_of(item), log=log_of(store, item))
+        put("", terminal.failure_rule(item))
+        with no_commands_in_output(on=in_actions()):
+            print_wrapped(text.partition("\n")[2])
+    if records:
+        put("")
 
 
 def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -> list[Path]:

@@ -153,7 +153,9 @@ def table(rows: Sequence[LeaderboardRow], by: By, *, most: int = MAX_ROWS) -> Re
     for group, members in groupby(rows, key=lambda row: row.group):
         own = list(members)
         lines = [[cell(row) for cell in cells.values()] for row in own[:most]]
-        parts.append(Fitting(table_of(cells, lines, right=("rank",), title=Text(heading(group)))))
+        filled = [place for place in range(len(cells)) if any(line[place] not in ("", show.ABSENT) for line in lines)]
+        names, lines = [list(cells)[place] for place in filled], [[line[place] for place in filled] for line in lines]
+        parts.append(Fitting(table_of(names, lines, right=("rank",), title=Text(heading(group)))))
         if by is not By.author:
             parts += [Text(line, style="dim") for line in _introductions(own[:most])]
         if len(own) > most:

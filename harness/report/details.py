@@ -18,6 +18,7 @@ from rich.text import Text
 
 from harness.devices.interference import reasons_in_words
 from harness.report import format as show
+from harness.report.table import Fitting
 
 MAX_DEPTH = 6
 """Deeper values are shown on one line; the harness writes none that deep."""
@@ -40,7 +41,7 @@ def details(values: Mapping[str, Any], depth: int = 0, unit: str = "") -> Render
     for name, held in _named(values).items():
         rows = _rows(held)
         if rows is not None and depth < MAX_DEPTH:
-            parts.append(_titled(name, _table(rows)))
+            parts.append(_titled(name, Fitting(_table(rows), named=1)))
         elif isinstance(held, Mapping) and held and depth < MAX_DEPTH:
             parts.append(_titled(name, details(held, depth + 1, unit_inside(name, unit))))
         elif _are_mappings(held) and depth < MAX_DEPTH:

@@ -10,29 +10,36 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-EACH = 11
-"""Average characters per column that a readable table needs."""
+PROSE = 24
+"""Least columns of a cell that is wrapped; a longest word may need more."""
+
+BETWEEN = 3
+"""Columns for the border of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Show `table` if its columns are wide enough, else its rows as blocks.
+    """Show `table` if it has place for all words, else its rows as blocks.
 
-    The terminal needs `EACH` characters for each column.
+    No column is narrower than its longest word or, if its text is wrapped, than `PROSE`.
 
-    A block has the first `named` cells as its heading, then a line for each other cell that is not empty.
+    A block has the first `named` cells as its heading, then the other cells that are not empty.
     """
 
     table: Table
     named: int = 2
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if options.max_width >= EACH * len(self.table.columns):
+        widths = [_widths(column) for column in self.table.columns]
+        if sum(least for least, _ in widths) + BETWEEN * len(widths) <= options.max_width:
+            for column, (least, whole) in zip(self.table.columns, widths, strict=True):
+                column.no_wrap = whole <= least  # so that only the others become narrower
             yield self.table
             return
         if self.table.title:
@@ -41,9 +48,21 @@ class Fitting:
         for row in zip(*(column.cells for column in self.table.columns), strict=True):
             texts = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
             yield Text("  ").join(text for text in texts[: self.named] if text.plain)
-            for header, text in list(zip(headers, texts, strict=True))[self.named :]:
-                if text.plain not in ("", "-"):
-                    yield Padding(Text.assemble(f"{header}: ", text), (0, 0, 0, 2))
+            others = list(zip(headers, texts, strict=True))[self.named :]
+            cells = [Text.assemble((f"{name}: ", "dim"), text) for name, text in others if text.plain not in ("", "-")]
+            if cells:
+                yield Padding(Text(" · ").join(cells), (0, 0, 0, 2))
+
+
+def _widths(column: Column) -> tuple[int, int]:
+    """Return the least width in which a column's texts can be read, and that without line breaks.
+
+    A heading may always be wrapped.
+    """
+    heading, *cells = (cell if isinstance(cell, Text) else Text(str(cell)) for cell in (column.header, *column.cells))
+    words = max((cell_len(word) for text in (heading, *cells) for word in text.plain.split()), default=0)
+    whole = max((text.cell_len for text in cells), default=0)
+    return max(words, min(whole, PROSE)), max(whole, heading.cell_len)
 
 
 def table_of(

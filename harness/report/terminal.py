@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -60,8 +61,11 @@ def result_of(record: Record) -> str:
             else "correct; not timed"
         )
     where = " on the CPU" if record.device is DeviceKind.HOST else ""
-    labels = f"  [{', '.join(show.line(item, 40) for item in record.labels)}]" if record.labels else ""
-    return shown + where + labels
+    return "  ".join(part for part in (shown + where, _labels(record)) if part)
+
+
+def _labels(record: Record) -> str:
+    return f"[{', '.join(show.line(item, 40) for item in record.labels)}]" if record.labels else ""
 
 
 def speedup_of(record: Record) -> str | None:
@@ -80,17 +84,61 @@ def speedup_of(record: Record) -> str | None:
     return None
 
 
-def record_line(record: Record, *, number: int, total: int) -> Text:
-    """Format a finished solution: `[3/40] ✓ passed  level1/16  …  1.31x (…)`."""
+@dataclass(frozen=True, slots=True)
+class RecordLine:
+    """A finished solution and its result; if the terminal is too narrow, on lines of their own."""
+
+    head: Text
+    result: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        line = Text.assemble(self.head, "  " if self.result else "", self.result)
+        if not self.result or not console.is_terminal or line.cell_len <= options.max_width:
+            yield line
+            return
+        yield self.head
+        yield Padding(self.result, (0, 0, 0, 4))
+
+
+def record_line(record: Record, *, number: int, total: int, brief: bool = False) -> RecordLine:
+    """Format a finished solution: `[3/40] ✓ passed  level1/16  …  1.31x (…)`.
+
+    If `brief`, with its labels only: its result follows elsewhere.
+    """
     width = len(str(total))
     style = style_of(record.status)
-    return Text.assemble(
+    head = Text.assemble(
         (f"[{number:{width}}/{total}] ", "dim"),
         (f"{mark_of(record.status)} {record.status.value:{STATUS_WIDTH}}", style),
-        f" {show.line(record.problem, 40):9} {show.line(record.solution, 80)}  ",
-        ("host  " if record.device is DeviceKind.HOST else "", "cyan"),
-        (result_of(record), style if record.status is Status.passed else ""),
+        f" {show.line(record.problem, 40):9} {show.line(record.solution, 80)}",
     )
+    if brief:
+        return RecordLine(head, Text(_labels(record) if record.status is Status.passed else ""))
+    if record.device is DeviceKind.HOST:
+        head.append("  host", "cyan")
+    return RecordLine(head, Text(result_of(record), style=style if record.status is Status.passed else ""))
+
+
+MOST_RULE = 110
+"""Most columns of a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Titled:
+    """A title with a line to the edge of the terminal."""
+
+    title: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rest = min(options.max_width, MOST_RULE) - self.title.cell_len - 4
+        yield Text.assemble("── ", self.title, f" {'─' * rest}" if rest > 0 else "")
+
+
+def failure_rule(record: Record) -> Titled:
+    """Render the line above the feedback for a failed solution: its name and status."""
+    title = Text(show.line(record.solution, 120), style="bold")
+    title.append(f": {record.status.value}", f"bold {style_of(record.status)}")
+    return Titled(title)
 
 
 def summary(records: Sequence[Record], *, skipped: int, wall_s: float, statuses: bool = True) -> RenderableType:
@@ -118,21 +166,22 @@ def summary(records: Sequence[Record], *, skipped: int, wall_s: float, statuses:
 
 
 def records_table(records: Sequence[Record]) -> Table:
-    """Render all records of a run, one in each row."""
-    rows = [
-        (
-            show.line(item.problem, 40),
-            show.line(item.solution, 120),
-            item.device.value,
-            show.line(item.workload_title, 40),
-            Text(f"{mark_of(item.status)} {item.status.value}", style=style_of(item.status)),
-            result_of(item),
-        )
-        for item in sorted(records, key=lambda item: (item.problem, item.solution))
-    ]
-    table = table_of(["problem", "solution", "device", "workload", "status", "result"], rows)
-    table.columns[-1].ratio = 1
-    return table
+    """Render all records of a run, one in each row; what all have in common is the title."""
+    ordered = sorted(records, key=lambda item: (item.problem, item.solution))
+    cells: dict[str, list[str | Text]] = {
+        "problem": [show.line(item.problem, 40) for item in ordered],
+        "solution": [show.line(item.solution, 120) for item in ordered],
+        "device": [item.device.value for item in ordered],
+        "workload": [show.line(item.workload_title, 40) for item in ordered],
+        "status": [
+            Text(f"{mark_of(item.status)} {item.status.value}", style=style_of(item.status)) for item in ordered
+        ],
+        "result": [result_of(item) for item in ordered],
+    }
+    common = [name for name in ("device", "workload") if len(set(cells[name])) == 1]
+    title = ", ".join(f"{name} {cells[name][0]}" for name in common)
+    left = {name: held for name, held in cells.items() if name not in common}
+    return table_of(left, zip(*left.values(), strict=True), title=title)
 
 
 def authors_table(authors: Sequence[Author]) -> Table:
@@ -149,15 +198,19 @@ def said_by(author: Author | None) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence[str]) -> RenderableType:
-    """Render the settings of a run and the result of each of its solutions."""
+def run_page(
+    head: Mapping[str, Any], records: Sequence[Record], notes: Sequence[str], *, everything: bool = False
+) -> RenderableType:
+    """Render the result of each solution of a run; with `everything`, its settings and environment, too."""
     parts: list[RenderableType] = [Text(f"run {show.line(head.get('run_id', '(no run.yaml)'))}", style="bold")]
-    plain = {name: held for name, held in head.items() if name not in ("format", "run_id", "authors")}
-    parts += [Padding(details(plain), (0, 0, 0, 2))]
     if authors := authors_in(head):
         parts.append(Fitting(authors_table(list(authors.values())), named=1))
     parts += [Text(f"note: {show.line(note)}", style=NO_VERDICT) for note in notes]
-    return Group(*parts, Fitting(records_table(records)))
+    parts.append(Fitting(records_table(records)))
+    if everything:
+        plain = {name: held for name, held in head.items() if name not in ("format", "run_id", "authors")}
+        parts.append(Padding(details(plain), (0, 0, 0, 2)))
+    return Group(*parts)
 
 
 def record_page(record: Record, log: str | None, author: Author | None = None) -> RenderableType:

@@ -79,9 +79,13 @@ def sections(record: Record, *, source: str | None, log: str | None) -> list[Sec
     """Return the sections for a record that did not pass."""
     late = record.evidence.get("failed_while") == "timing"
     when = ["The first checks passed; this was found in a timed call."] if late else []
-    found: list[Section] = [("What failed", [show.line(record.reason, 600), *when])]
-    found.append(("Compiler error", _compiler_error(record, source)))
-    found += _outputs(record)
+    reason = show.line(record.reason, 600)
+    compiler, quote = _compiler_error(record, source)
+    if compiler and compiler in reason:
+        found: list[Section] = [("What failed", [reason, *quote, *when])]
+    else:
+        found = [("What failed", [reason, *when]), ("Compiler error", [compiler, *quote] if compiler else [])]
+    found += _outputs(record, reason)
     found.append(("Inputs", _variants(record)))
     found.append(("Where it stopped", stood_in(record, source)))
     found.append(("Reports", reports(record, source)))
@@ -93,27 +97,31 @@ def sections(record: Record, *, source: str | None, log: str | None) -> list[Sec
     return found
 
 
-def _compiler_error(record: Record, source: str | None) -> list[str]:
+def _compiler_error(record: Record, source: str | None) -> tuple[str, list[str]]:
+    """Return the first compiler error with its place, and the quoted source lines."""
     error = read.mapping(record.build, "compiler_error") or read.mapping(record.evidence, "error")
     message = read.text(error, "message")
     if not message:
-        return []
+        return "", []
     place = show.line(read.text(error, "file") or read.text(error, "tool"), 80)
     line, in_file = read.whole(error, "line"), read.whole(error, "solution_line")
     place += f", line {line}" if line is not None else ""
     place += f" (line {in_file} of the solution)" if in_file is not None else ""
-    lines = [f"{place}: {show.line(message, 400)}"]
+    told = f"{place}: {show.line(message, 400)}"
     if source is not None and in_file is not None:
-        return lines + quoted(source, in_file)
+        return told, quoted(source, in_file)
     text = read.text(error, "text").strip()
-    return lines + ([f"> {in_file or line or ''} | {show.line(text, 160)}"] if text else [])
+    return told, [f"> {in_file or line or ''} | {show.line(text, 160)}"] if text else []
 
 
-def _outputs(record: Record) -> list[Section]:
-    """Return one section for each wrong output or state."""
+def _outputs(record: Record, reason: str) -> list[Section]:
+    """Return one section for each wrong output or state, without what the reason says of it."""
     wrong = [output for output in read.rows(record.evidence, "outputs") if _is_wrong(output)]
     more = [(f"{len(wrong) - MAX_OUTPUTS} more outputs are wrong", ["not listed here"])]
-    shown: list[Section] = [(f"Where {_name(output)} differs", _output(output)) for output in wrong[:MAX_OUTPUTS]]
+    shown: list[Section] = [
+        (f"Where {_name(output)} differs", _output(output, reason if number == 0 else ""))
+        for number, output in enumerate(wrong[:MAX_OUTPUTS])
+    ]
     return shown + (more if len(wrong) > MAX_OUTPUTS else [])
 
 
@@ -127,7 +135,7 @@ def _name(output: Mapping[str, Any]) -> str:
     return show.line(read.text(output, "name") or "the output", 80)
 
 
-def _output(held: Mapping[str, Any]) -> list[str]:
+def _output(held: Mapping[str, Any], reason: str) -> list[str]:
     shape = held.get("shape")
     dims = list(shape) if isinstance(shape, list | tuple) else []
     count, wrong = read.whole(held, "count"), read.whole(held, "wrong") or 0
@@ -139,12 +147,12 @@ def _output(held: Mapping[str, Any]) -> list[str]:
     if count and wrong:
         lines[0] += f" ({show.share(wrong / count)})"
     first, worst = read.mapping(held, "first"), read.mapping(held, "worst")
-    if first:
+    if first and f"first at {first.get('index')}: {_values(first)}" not in reason:
         lines.append(f"first wrong at {first.get('index')}: {_values(first)}")
     if worst and worst.get("index") != first.get("index") and not _within(held):
         lines.append(f"worst wrong at {worst.get('index')}: {_values(worst)}")
-    if pattern := read.text(held, "pattern"):
-        lines.append(f"pattern: {show.line(pattern, 200)}")
+    if (pattern := show.line(read.text(held, "pattern"), 200)) and f"pattern: {pattern}" not in reason:
+        lines.append(f"pattern: {pattern}")
     clashes = read.whole(held, "non_finite_mismatches")
     if clashes and not chosen_by:
         lines.append(f"{clashes} values are NaN or infinite and should be finite, or the other way round")
@@ -186,7 +194,9 @@ def _errors(held: Mapping[str, Any]) -> list[str]:
 
 
 def _variants(record: Record) -> list[str]:
-    rows = sorted(read.mapping(record.evidence, "variants").items())
+    places = {name: place for place, name in enumerate(VARIANTS)}
+    held = read.mapping(record.evidence, "variants")
+    rows = sorted(held.items(), key=lambda row: (places.get(row[0], len(places)), row[0]))
     counts = {name: (read.whole(row, "failed") or 0, read.whole(row, "calls") or 0) for name, row in rows}
     failing = [name for name, (bad, _) in counts.items() if bad]
     if not failing or sum(calls for _, calls in counts.values()) < 2:

@@ -1,7 +1,7 @@
 """Shorten the end of a log to the lines that help the author of a solution.
 
-Pure functions. A traceback starts with calls of the harness, in files that the author does not have, and a log repeats
-it in several sections: both are left out.
+Pure functions. A traceback has calls of the harness, in files that the author does not have, and a log repeats it in
+several sections: both are left out. So are the builds, which succeeded.
 """
 
 from __future__ import annotations
@@ -14,25 +14,33 @@ LINES = 15
 
 _SECTION = re.compile(r"== [^=].* ==")
 _BEGIN = "Traceback (most recent call last):"
-_FRAME = re.compile(r'  File "(?:.*/)?([^"/]+)", line \d+')
+_FRAME = re.compile(r'  File "((?:.*/)?([^"/]+))", line \d+')
+_BUILD = "== building extension "
+_OWN_CODE = "/harness/"
+"""In the path of each file of the harness."""
 
 
 def log_end(log: str, file_name: str) -> list[str]:
     """Return the last lines of an escaped log that concern the solution.
 
-    It leaves out the frames of a traceback before the first one in the solution's file (all frames if none is in it),
-    repeated tracebacks except the last, and headings without lines.
+    It leaves out the output of builds, the frames of a traceback before the first one in the solution's file (all
+    frames if none is in it), frames of the harness, all tracebacks of one exception except the last, and headings
+    without lines.
     """
-    blocks = [(heading, _own_part(lines, file_name)) for heading, lines in _blocks(log)]
     kept: list[list[str]] = []
-    seen: set[tuple[str, ...]] = set()
-    told = False
-    for heading, lines in reversed(blocks):
-        if (heading and not told) or (lines[0] == _BEGIN and tuple(lines) in seen):
+    seen: set[str] = set()
+    own: list[list[str]] = []  # of the section whose heading comes next
+    for heading, lines in reversed(list(_blocks(log))):
+        if not heading:
+            exception = _exception(lines)
+            if exception not in seen:
+                own.append(_own_part(lines, file_name))
+                seen |= {exception} if exception else set()
             continue
-        told = not heading
-        seen.add(tuple(lines))
-        kept.append(lines)
+        if own and not lines[0].startswith(_BUILD):
+            kept += [*own, lines]
+        own = []
+    kept += own
     left = [line for lines in reversed(kept) for line in lines]
     cut = [f"[… {len(left) - LINES} lines before]"] if len(left) > LINES else []
     return cut + [line[:200] for line in left[-LINES:]]
@@ -54,12 +62,26 @@ def _blocks(log: str) -> Iterator[tuple[bool, list[str]]]:
         yield False, held
 
 
+def _exception(lines: Sequence[str]) -> str:
+    """Return the exception below a traceback, or an empty text."""
+    if lines[0] != _BEGIN:
+        return ""
+    return "\n".join(line for line in lines[1:] if not line.startswith("  "))
+
+
 def _own_part(lines: Sequence[str], file_name: str) -> list[str]:
     if lines[0] != _BEGIN:
         return list(lines)
-    frames = [(place, found[1]) for place, line in enumerate(lines) if (found := _FRAME.match(line))]
-    own = next((place for place, name in frames if name == file_name), None)
-    if own is None:
-        # Frames and the lines of source below them are indented, the exception is not.
-        own = next((place for place, line in enumerate(lines) if place and not line.startswith("  ")), len(lines))
-    return [lines[0], *lines[own:]]
+    kept: list[str] = []
+    begun = skipped = False
+    for line in lines[1:]:
+        if found := _FRAME.match(line):
+            path, name = found[1], found[2]
+            begun = begun or name == file_name
+            skipped = not begun or _OWN_CODE in path
+            line = line.replace(path, name, 1) if name == file_name else line
+        elif not line.startswith("  "):  # frames and the lines of source below them are indented
+            skipped = False
+        if not skipped:
+            kept.append(line)
+    return [_BEGIN, *kept]

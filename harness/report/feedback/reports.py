@@ -63,7 +63,9 @@ def _report(row: Mapping[str, Any], source: str | None) -> list[str]:
     kernel = show.line(row.get("kernel") or "", 120)
     line = read.whole(row, "line")
     kind = show.line(read.text(row, "kind").replace("_", " ") or "report", 40)
-    what = show.line(read.text(row, "message"), 300)
+    # The accesses of both threads are listed below; a tool's own words say more.
+    told_below = row.get("other_thread") is not None and not read.text(row, "tool")
+    what = "" if told_below else show.line(read.text(row, "message"), 300)
     where = f", line {line}{_of_what(row, 'file')}" if line else ""
     tool = f" ({show.line(read.text(row, 'tool'), 60)})" if read.text(row, "tool") else ""
     lines = [f"{kind} in {kernel or 'a kernel'}{where}" + (f": {what}" if what else "") + tool]

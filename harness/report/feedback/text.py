@@ -50,7 +50,17 @@ def _heading(record: Record) -> list[str]:
     where = f"{show.line(record.problem, 60)}, {show.line(record.solution, 160)}"
     device = " on the host device (CUDA executed on the CPU)" if record.device.value == "host" else ""
     heading = f"{where}: {status}{device}"
-    return [heading] if record.status is Status.passed else [heading, show.explain(record.status)]
+    return [heading] if record.status is Status.passed else [heading, _meaning(record.status)]
+
+
+_ABOUT_RECORDS = ("The reason ", "The log ")
+"""Beginnings of sentences that say where a record has more: here it follows."""
+
+
+def _meaning(status: Status) -> str:
+    sentences = show.explain(status).split(". ")
+    kept = ". ".join(text for text in sentences if not text.startswith(_ABOUT_RECORDS))
+    return kept if kept.endswith(".") else f"{kept}."
 
 
 def _small(record: Record) -> list[str]:

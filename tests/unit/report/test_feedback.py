@@ -204,12 +204,39 @@ def test_a_traceback_begins_at_the_solution_and_stands_once() -> None:
     told = ["== output of the solution's process ==", "printed", "== details ==", "Traceback (most recent call last):"]
     assert [line.strip() for line in end.splitlines()][:9] == [
         *told,
-        *(line.strip() for line in OWN_FRAMES.splitlines()),
+        *(line.strip() for line in OWN_FRAMES.replace("/home/sandbox/", "").splitlines()),
         "ValueError: no such scale",
     ]
     assert "hint: 1 or 2" in end
     assert "contestant" not in end
     assert "import" not in end
+
+
+def test_one_exception_is_told_once_although_two_processes_raised_it_on_other_ways() -> None:
+    record = failing(Status.runtime_error, solution="ann/level1/16_x.py")
+    other_way = (
+        WAY_IN + '  File "/home/sandbox/solution/16_x.py", line 4, in forward\n    return self.scale(x)\n' + RAISED
+    )
+    log = f"== import ==\n{other_way}\n== details ==\n{WAY_IN}{OWN_FRAMES}{RAISED}"
+    assert feedback(record, log=log).count("Traceback") == 1
+
+
+def test_frames_of_the_harness_are_left_out_also_below_those_of_the_solution() -> None:
+    record = failing(Status.runtime_error, solution="ann/level1/16_x.py")
+    log = f'{WAY_IN}{OWN_FRAMES}  File "/opt/harness/untrusted/load_inline.py", line 9, in load\n    built()\n{RAISED}'
+    end = feedback(record, log=log).partition("End of the log\n")[2]
+    assert "functional.py" in end
+    assert "load_inline" not in end
+    assert "built()" not in end
+
+
+def test_the_log_of_a_build_that_succeeded_is_no_news_of_an_exception() -> None:
+    record = failing(Status.runtime_error, solution="ann/level1/16_x.py")
+    log = f"== building extension m ==\n[1/2] g++ main.cpp\n\n== details ==\n{WAY_IN}{OWN_FRAMES}{RAISED}"
+    end = feedback(record, log=log).partition("End of the log\n")[2]
+    assert "g++" not in end
+    assert "building" not in end
+    assert "== details ==" in end
 
 
 def test_a_traceback_without_a_line_of_the_solution_is_its_exception() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,22 @@ def test_a_line_of_a_failure_gives_the_reason_and_no_speedup() -> None:
     shown = text_of(terminal.record_line(FAILED, number=1, total=1))
     assert 'x.cu:12: expected ";"' in shown
     assert "1.31x" not in shown
+
+
+def test_a_brief_line_leaves_the_result_to_the_page_that_follows() -> None:
+    failed = text_of(terminal.record_line(FAILED, number=1, total=1, brief=True))
+    assert failed.split() == ["[1/1]", "✗", "compile_error", "level1/16", "m/level1/16_tiled.py"]
+    assert text_of(terminal.record_line(PASSED, number=1, total=1, brief=True)).rstrip().endswith("[static_buffer]")
+
+
+def test_a_line_that_is_too_long_breaks_before_its_result_and_at_words() -> None:
+    reason = "data race on shared `part[1]` in kernel `fused`: written on line 18, read on line 20 without a barrier"
+    line = terminal.record_line(replace(FAILED, reason=reason), number=1, total=1)
+    shown = text_of(line, width=80, color=True)
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", text).rstrip() for text in shown.splitlines()]
+    assert lines[0].endswith("m/level1/16_tiled.py")
+    assert " ".join(text.strip() for text in lines[1:]) == reason
+    assert all(text.startswith("    ") for text in lines[1:])
 
 
 def test_host_rows_are_marked_and_carry_no_gpu_time() -> None:
@@ -214,7 +231,9 @@ def test_a_run_page_lists_every_record() -> None:
     }
     shown = text_of(terminal.run_page(head, [PASSED, FAILED], ["the last line was cut short"]))
     assert "run r1" in shown
-    assert "10.0 s" in shown
+    assert "device cuda, workload full" in shown, "what all records have in common stands above them"
+    assert "10.0 s" not in shown
+    assert "10.0 s" in text_of(terminal.run_page(head, [PASSED, FAILED], [], everything=True))
     assert "cut short" in shown
     assert shown.count("16_tiled.py") == 2
 
