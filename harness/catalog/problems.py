@@ -240,8 +240,7 @@ def load_problems(root: Path, named: str | None = None) -> Catalog:
         raise CatalogError([f"no problems found: the folder {root} does not exist; name another by --problems"])
     findings: list[str] = []
     problems: dict[str, Problem] = {}
-    below = sorted(entry for entry in root.iterdir() if entry.is_dir() and _FOLDER.fullmatch(entry.name))
-    for folder in (root, *below):
+    for folder in (root, *_folders_below(root)):
         _load_folder(folder, problems, findings)
     if not problems and not findings:
         inner = next((entry for entry in (root / "KernelBench", root / "problems") if entry.is_dir()), None)
@@ -252,6 +251,23 @@ def load_problems(root: Path, named: str | None = None) -> Catalog:
     if findings:
         raise CatalogError(findings)
     return _catalog(root, problems).including(named)
+
+
+def ids_in(root: Path) -> list[str]:
+    """Return the ids of the problems in `root`, as `load_problems` has them, by the names of files alone."""
+    root = here_or_shipped(root)
+    folders = [entry for entry in (root, *_folders_below(root)) if entry.is_dir()] if root.is_dir() else []
+    found = {
+        f"{folder.resolve().name}/{int(match[1])}": (folder.resolve().name, int(match[1]))
+        for folder in folders
+        for path in folder.iterdir()
+        if (match := PROBLEM_FILE.fullmatch(path.name))
+    }
+    return sorted(found, key=lambda key: found[key])
+
+
+def _folders_below(root: Path) -> list[Path]:
+    return sorted(entry for entry in root.iterdir() if entry.is_dir() and _FOLDER.fullmatch(entry.name))
 
 
 def _catalog(root: Path, problems: Mapping[str, Problem]) -> Catalog:

@@ -16,8 +16,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, find_solutions, load_problems
+from harness.cli.completion import baseline_names, problem_ids
 from harness.cli.options import with_options
-from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, results_alone, say, writable
+from harness.cli.output import (
+    DEVICES,
+    UNABLE,
+    Json,
+    ProblemsRoot,
+    choice,
+    chosen,
+    fail,
+    option,
+    print_json,
+    put,
+    results_alone,
+    say,
+    writable,
+)
 from harness.core import environment
 from harness.core.cache_dir import ready_cache
 from harness.core.choices import Baseline, DeviceKind
@@ -62,13 +77,17 @@ class BaselineOptions:
     wanted: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PROBLEMS]", help="Problems to time: levels (level1), ids (level1/16) or files.  [all]"
+            metavar="[PROBLEMS]",
+            help="Problems to time: levels (level1), ids (level1/16) or files.  [all]",
+            autocompletion=problem_ids,
         ),
     ] = None
     baseline: Annotated[
         str,
-        typer.Option(
-            "--baseline", help="Baselines to time, separated by commas: eager, compile, max-autotune, eager_tf32, …"
+        option(
+            "--baseline",
+            "Baselines to time, separated by commas: eager, compile, max-autotune, eager_tf32, ….  [eager,compile]",
+            complete=baseline_names,
         ),
     ] = "eager,compile"
     problems: ProblemsRoot = None
@@ -80,9 +99,7 @@ class BaselineOptions:
     ] = None
     device: Annotated[
         str,
-        typer.Option(
-            "--device", help="cuda (the GPU), host (the CPU), or auto: a GPU if there is a usable one, else the CPU."
-        ),
+        choice("--device", DEVICES, "cuda (the GPU), host (the CPU), or a GPU if there is a usable one.  [auto]"),
     ] = "auto"
     out: Annotated[
         Path | None,
@@ -95,7 +112,7 @@ class BaselineOptions:
         False
     )
     budget_s: Annotated[
-        float | None, option("--budget-s", "Start no further problem after this many seconds.  [no limit]")
+        float | None, option("--budget", "Start no further problem after this many seconds.  [no limit]")
     ] = None
     jobs: Annotated[
         int | None,
@@ -124,7 +141,7 @@ def baseline_command(options: BaselineOptions, as_json: Json = False) -> None:
     Examples:
       harness baseline level1 --baseline eager,compile
       harness baseline --baseline eager --out results/mine
-      harness baseline --solved solutions/tuned --baseline max-autotune --out results/mine --resume --budget-s 300
+      harness baseline --solved solutions/tuned --baseline max-autotune --out results/mine --resume --budget 300
     """
     out, jobs, budget_s = options.out, options.jobs, options.budget_s
     if options.resume and out is None:
@@ -132,7 +149,7 @@ def baseline_command(options: BaselineOptions, as_json: Json = False) -> None:
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs must be at least 1, not {jobs}")
     if budget_s is not None and not budget_s > 0:
-        raise ConfigError(f"--budget-s must be a number of seconds above 0, not {budget_s:g}")
+        raise ConfigError(f"--budget must be a number of seconds above 0, not {budget_s:g}")
     found = environment.collect()
     kind = _device(options.device, found)
     try:
@@ -168,7 +185,7 @@ def baseline_command(options: BaselineOptions, as_json: Json = False) -> None:
         put(Fitting(pages.table(rows)))
     if not_begun:
         goes_on = " with --resume" if out is not None else ": stored times are not measured again"
-        say(f"--budget-s was used up before {len(not_begun)} problems started; run the command again{goes_on}")
+        say(f"--budget was used up before {len(not_begun)} problems started; run the command again{goes_on}")
     lost = [f"{row['problem']}: {row['reason']}" for row in rows if row["outcome"] == pages.LOST]
     if lost := [*lost, *unreadable]:
         fail(f"no result for {len(lost)}, first {lost[0]}", UNABLE)
@@ -187,8 +204,7 @@ def _jobs(asked: Sequence[Baseline], cpu_count: int, gpus: int) -> int:
 
 
 def _device(asked: str, found: Environment) -> DeviceKind:
-    if asked not in ("auto", *(kind.value for kind in DeviceKind)):
-        raise ConfigError(f"--device must be auto, cuda or host, not {asked!r:.40}")
+    chosen("--device", asked, DEVICES)
     why = environment.cuda_unusable(found)
     if asked == "auto":
         return DeviceKind.HOST if why else DeviceKind.CUDA

@@ -9,14 +9,17 @@ from typing import Annotated
 import typer
 
 from harness.catalog import CatalogError, find_solutions, load_problems
+from harness.cli.completion import problem_ids
 from harness.cli.evaluate import Evaluate, carry_out, settle
 from harness.cli.options import with_options
 from harness.cli.output import (
+    DEVICES,
     NOT_FOUND,
     UNABLE,
     WRONG_CALL,
     Json,
     ProblemsRoot,
+    choice,
     fail,
     one_form,
     opened,
@@ -41,9 +44,12 @@ class SolutionOptions:
     """How two solutions are evaluated."""
 
     problem: Annotated[
-        str | None, option("--problem", "For solutions: their problem, if their paths do not name it.")
+        str | None,
+        option("--problem", "For solutions: their problem, if their paths do not name it.", complete=problem_ids),
     ] = None
-    device: Annotated[str | None, option("--device", "For solutions: auto, cuda or host.  [auto]")] = None
+    device: Annotated[str | None, choice("--device", DEVICES, "For solutions: where they are evaluated.  [auto]")] = (
+        None
+    )
     workload: Annotated[
         str | None, option("--workload", "For solutions: workload (set of sizes).  [full on cuda, small on host]")
     ] = None

@@ -13,6 +13,7 @@ import typer
 
 from harness.catalog import CatalogError, load_problems
 from harness.catalog.problems import WORKLOADS_FILE, WORKLOADS_FORMAT
+from harness.cli.completion import problem_ids
 from harness.cli.lint import chosen_problems
 from harness.cli.output import UNABLE, Json, ProblemsRoot, console, fail, print_json, put, say
 from harness.core.cache_dir import ready_cache
@@ -31,6 +32,7 @@ def problems_derive(
             metavar="PROBLEMS",
             help="Levels (level1), ids (level1/16), files, or folders of problems.  [all]",
             show_default=False,
+            autocompletion=problem_ids,
         ),
     ] = None,
     problems: ProblemsRoot = None,

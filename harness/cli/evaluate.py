@@ -39,7 +39,7 @@ from harness.cli.progress import ProgressView
 from harness.core import environment
 from harness.core.cache_dir import ready_cache
 from harness.core.choices import DeviceKind
-from harness.core.config import KEYS, ConfigError, RunConfig, resolve
+from harness.core.config import KEYS, ConfigError, RunConfig, is_device_chosen, resolve
 from harness.core.config_values import parse_path
 from harness.core.environment import Environment, MachineError
 from harness.core.executables import find_nvcc
@@ -458,9 +458,8 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
     ready_cache(settled.cache_dir)
     settled = _with_standard_input(settled)
     if settled.device is DeviceKind.HOST:
-        asked = options.get("device") == DeviceKind.HOST.value
-        reason = f"; no GPU can be used here: {why}" if why and not asked else ""
-        say(f"device host{' (as asked)' if asked else ''}, workload {settled.workload}{reason}")
+        reason = "as asked" if is_device_chosen(file, options) else why
+        say(f"device host{f' ({reason})' if reason else ''}, workload {settled.workload}")
     if settled.resume and settled.run_id == generated:
         latest = latest_run(settled.out)
         if latest is None:

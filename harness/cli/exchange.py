@@ -32,7 +32,7 @@ def import_kernelbench(
     baseline: Annotated[
         list[Path] | None,
         typer.Option(
-            "--baseline",
+            "--baseline-file",
             help="KernelBench's file of baseline times; without it there are no speedups. May be repeated.",
         ),
     ] = None,
@@ -54,7 +54,7 @@ def import_kernelbench(
 
     \b
     Example:
-      harness import kernelbench runs/x/eval_results.json --baseline baseline_time_torch.json --level 1 --out results/x
+      harness import kernelbench runs/x/eval_results.json --level 1 --baseline-file times.json --out results/x
     """
     path = eval_results / EVAL_RESULTS if eval_results.is_dir() else eval_results
     beside = path.with_name(PASS_AT_K)

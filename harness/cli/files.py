@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from harness.catalog import CatalogError, load_problems, skeletons, transcripts
+from harness.cli.completion import problem_ids
 from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, fail, option, print_json, put, say
 from harness.core.cache_dir import kind_of
 from harness.report import terminal
@@ -28,6 +29,7 @@ def extract_command(
         option(
             "--problem",
             "Problem that the responses solve, for example level1/16.  [from file names like level_1_problem_16.txt]",
+            complete=problem_ids,
         ),
     ] = None,
     author: Annotated[
@@ -85,7 +87,10 @@ def new_problem(
 
 def new_solution(
     problem: Annotated[
-        str, typer.Argument(metavar="PROBLEM", help="Problem: its id, for example level1/16, or its file.")
+        str,
+        typer.Argument(
+            metavar="PROBLEM", help="Problem: its id, for example level1/16, or its file.", autocompletion=problem_ids
+        ),
     ],
     out: NewFile = None,
     problems: ProblemsRoot = None,

@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.catalog import Catalog, load_problems
+from harness.cli.completion import problem_ids
 from harness.cli.forked_command import looking_at
 from harness.cli.options import with_options
 from harness.cli.output import (
+    DEVICES,
     NOT_FOUND,
     UNABLE,
     Json,
     ProblemsRoot,
+    choice,
+    chosen,
     console,
     fail,
     option,
@@ -47,8 +51,6 @@ if TYPE_CHECKING:
     from harness.devices.device import Device
     from harness.referee.soundness import ProblemReport
 
-_DEVICES = {"cpu": DeviceKind.HOST, "host": DeviceKind.HOST, "cuda": DeviceKind.CUDA}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintOptions:
@@ -60,16 +62,17 @@ class LintOptions:
             metavar="PROBLEMS",
             help="Levels (level1), ids (level1/16), files, or folders of problems.  [all]",
             show_default=False,
+            autocompletion=problem_ids,
         ),
     ] = None
     problems: ProblemsRoot = None
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto"
+    device: Annotated[str, choice("--device", DEVICES, "Where references are computed.  [auto]")] = "auto"
     workload: Annotated[
         list[str] | None,
         option(
             "--workload",
             "Workload (set of sizes) to check, for the problems that declare it. May be repeated. Small sizes are "
-            "derived for a problem that declares none.  [full on cuda, small on cpu]",
+            "derived for a problem that declares none.  [full on cuda, small on host]",
         ),
     ] = None
     shard: Annotated[
@@ -83,7 +86,7 @@ class LintOptions:
         bool, typer.Option("--resume", help="Use the results that --out has, and check only the other problems.")
     ] = False
     budget_s: Annotated[
-        float | None, option("--budget-s", "Start no further problem after this many seconds.  [no limit]")
+        float | None, option("--budget", "Start no further problem after this many seconds.  [no limit]")
     ] = None
     markdown: Annotated[Path | None, option("--markdown", "Write a Markdown table of all findings here.")] = None
 
@@ -94,7 +97,7 @@ class LintOptions:
         if self.out is not None and not self.resume and self.out.exists():
             raise ConfigError(f"--out {self.out} exists: pass --resume to continue it, or name another file")
         if self.budget_s is not None and not self.budget_s > 0:
-            raise ConfigError(f"--budget-s must be a number of seconds above 0, not {self.budget_s:g}")
+            raise ConfigError(f"--budget must be a number of seconds above 0, not {self.budget_s:g}")
 
 
 @with_options()
@@ -110,15 +113,15 @@ def problems_lint(
     A problem must reject zeros, constants, the output of another call, half an output, neighbouring indices, lower
     precision, answers that ignore an input or parameter, and the reference with one operation left out.
 
-    The exit code is 1 if a problem breaks a rule. It is 3 if problems are not checked: --budget-s was used up, a
+    The exit code is 1 if a problem breaks a rule. It is 3 if problems are not checked: --budget was used up, a
     problem made the GPU fail, or other processes hold its memory. Then run the command again with --resume.
 
     \b
     Examples:
       harness problems lint
-      harness problems lint level1/16 level1/23 --device cpu
+      harness problems lint level1/16 level1/23 --device host
       harness problems lint --problems ../KernelBench/KernelBench --json
-      harness problems lint --device cuda --out lint.jsonl --resume --budget-s 300 --markdown lint.md
+      harness problems lint --device cuda --out lint.jsonl --resume --budget 300 --markdown lint.md
       CUDA_VISIBLE_DEVICES=1 harness problems lint --shard 2/2 --workload full --workload odd --workload half
     """
     if rules:
@@ -275,11 +278,9 @@ def chosen_problems(paths: Sequence[str], root: Path | None) -> Iterator[tuple[P
 
 
 def _kind(device: str) -> DeviceKind:
-    if device == "auto":
+    if chosen("--device", device, DEVICES) == "auto":
         return DeviceKind.HOST if environment.cuda_unusable(environment.collect()) else DeviceKind.CUDA
-    if device not in _DEVICES:
-        raise ConfigError(f"--device must be auto, cpu or cuda, not {device}")
-    return _DEVICES[device]
+    return DeviceKind(device)
 
 
 def _share(tasks: list[_Task], wanted: str | None) -> list[_Task]:
@@ -299,7 +300,7 @@ def _opened(kind: DeviceKind) -> Device:
 
     why = environment.cuda_unusable(environment.collect()) if kind is DeviceKind.CUDA else None
     if why:
-        raise MachineError(f"{why}; pass --device cpu to check small sizes")
+        raise MachineError(f"{why}; pass --device host to check small sizes")
     try:
         return opened(kind)
     except DeviceError as error:

@@ -14,11 +14,15 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from harness.cli.output import option
+from harness.cli.completion import COMPLETIONS
+from harness.cli.output import choice, option
 from harness.core.config import KEYS, TIMING_KEYS, RunConfig, Setting, TimingConfig
 
 _DECLARED: Mapping[str, Setting] = {**KEYS, **TIMING_KEYS}
 _TYPES = {**get_type_hints(RunConfig), **get_type_hints(TimingConfig)}
+
+MOST_SHOWN = 8
+"""Most words of a choice that its help lists."""
 
 Settings = Mapping[str, object]
 """Settings that options of the command line gave, by key, as `harness.core.config.resolve` takes them."""
@@ -84,7 +88,11 @@ def _setting_option(key: str, text: str | None) -> inspect.Parameter:
     kind = declared.kind or next((item for item in (bool, int, float, Path) if item in kinds), str)
     if kind is bool:
         return _keyword(key, Annotated[bool, typer.Option(name, help=text)], False)
-    return _keyword(key, Annotated[kind | None, option(name, text)], None)
+    if declared.choices:
+        declaration = choice(name, declared.choices, text, shown=len(declared.choices) <= MOST_SHOWN)
+    else:
+        declaration = option(name, text, complete=COMPLETIONS.get(key))
+    return _keyword(key, Annotated[kind | None, declaration], None)
 
 
 def _given(key: str, value: object) -> object:

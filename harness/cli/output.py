@@ -15,7 +15,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TextIO
@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TextIO
 import typer
 
 from harness.catalog import CatalogError, UnreadableProblem
+from harness.cli.completion import one_of_words
 from harness.core.atomic_file import FULL_OR_BROKEN
 from harness.core.cache_dir import kind_of
-from harness.core.config import ConfigError
+from harness.core.config import KEYS, ConfigError
+from harness.core.config_values import one_of
 from harness.core.environment import MachineError
 from harness.report.format import block
 from harness.report.wrap import wrapped
@@ -53,6 +55,8 @@ OF_THE_MACHINE = FULL_OR_BROKEN | {
 P = ParamSpec("P")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+DEVICES = KEYS["device"].choices
+"""What `--device` takes."""
 ProblemsRoot = Annotated[
     Path | None, typer.Option("--problems", help="Folder that holds the problems.  [problems]", show_default=False)
 ]
@@ -66,9 +70,32 @@ ConfigFile = Annotated[
 ]
 
 
-def option(name: str, text: str) -> Any:
+def option(name: str, text: str, *, complete: Callable[..., list[str]] | None = None) -> Any:
     """Declare an option whose default is set elsewhere; its help names the default."""
-    return typer.Option(name, help=text, show_default=False)
+    return typer.Option(name, help=text, show_default=False, autocompletion=complete)
+
+
+def choice(name: str, words: Sequence[str], text: str, *, shown: bool = True) -> Any:
+    """Declare an option that takes one of `words`, which its help shows and shells complete."""
+    return typer.Option(
+        name,
+        help=text,
+        show_default=False,
+        metavar=f"<{'|'.join(words)}>" if shown else None,
+        autocompletion=one_of_words(words),
+    )
+
+
+def chosen(name: str, value: str, words: Sequence[str]) -> str:
+    """Return the value of an option that `choice` declared.
+
+    Raises:
+        ConfigError: It is none of `words`.
+    """
+    try:
+        return one_of(*words)(value)
+    except ValueError as error:
+        raise ConfigError(f"{name} must be {error}, not {value!r:.40}") from None
 
 
 def console(*, stderr: bool = False) -> Console:

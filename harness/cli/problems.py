@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
+from harness.cli.completion import problem_ids
 from harness.cli.forked_command import looking_at
 from harness.cli.output import Json, ProblemsRoot, option, print_json, put, results_alone, say
 from harness.core.cache_dir import ready_cache
@@ -87,7 +88,10 @@ def problems_list(
 
 def problems_show(
     problem: Annotated[
-        str, typer.Argument(metavar="PROBLEM", help="Problem: its id, for example level1/16, or its file.")
+        str,
+        typer.Argument(
+            metavar="PROBLEM", help="Problem: its id, for example level1/16, or its file.", autocompletion=problem_ids
+        ),
     ],
     problems: ProblemsRoot = None,
     gpu: GpuName = None,

@@ -13,10 +13,12 @@ import typer
 
 from harness.catalog.authors import Author, authors_of_runs
 from harness.catalog.source_lookup import SourceFinder
+from harness.cli.completion import one_of_words
 from harness.cli.options import with_options
 from harness.cli.output import (
     UNABLE,
     Json,
+    choice,
     fail,
     in_actions,
     no_commands_in_output,
@@ -29,6 +31,7 @@ from harness.cli.output import (
     put,
     say,
 )
+from harness.core.choices import Baseline as Baselines
 from harness.core.config import KEYS
 from harness.core.config_values import parse_baselines
 from harness.core.record import Record
@@ -46,7 +49,12 @@ from harness.results.writer import RunStore, write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Folders of runs, or folders that hold runs.")]
 Baseline = Annotated[
-    str, typer.Option("--baseline", help="Baseline that speedups are computed against: eager, compile, …")
+    str,
+    typer.Option(
+        "--baseline",
+        help="Baseline that speedups are computed against: eager, compile, …",
+        autocompletion=one_of_words([item.value for item in Baselines]),
+    ),
 ]
 
 
@@ -64,7 +72,12 @@ def show_command(
     ] = None,
     status: Annotated[
         str | None,
-        option("--status", "Only solutions with this status, for example data_race; failed: all but passed.  [all]"),
+        choice(
+            "--status",
+            STATUS_CHOICES,
+            "Only solutions with this status, for example data_race; failed: all but passed.  [all]",
+            shown=False,
+        ),
     ] = None,
     feedback: Annotated[
         bool,
@@ -340,7 +353,7 @@ def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
 
 def merge_command(
     runs: Runs,
-    into: Annotated[Path, typer.Option("--into", help="Folder of the new run.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the new run.")],
     as_json: Json = False,
 ) -> None:
     """Merge several runs into a new one. The old runs stay unchanged.
@@ -351,16 +364,16 @@ def merge_command(
 
     \b
     Example:
-      harness merge results/part-1 results/part-2 --into results/all
+      harness merge results/part-1 results/part-2 --out results/all
     """
-    report = merge(find(runs, strict=True), into)
+    report = merge(find(runs, strict=True), out)
     for note in report.notes:
         say(f"note: {note}")
     if as_json:
         counts = {"records": report.records, "superseded": report.superseded}
-        print_json({"run": str(into), **counts, "notes": list(report.notes)})
+        print_json({"run": str(out), **counts, "notes": list(report.notes)})
     else:
-        put(f"{into}: {report.records} records; left out {report.superseded} that have a later record")
+        put(f"{out}: {report.records} records; left out {report.superseded} that have a later record")
 
 
 def find(paths: Sequence[Path], *, strict: bool = False) -> list[Path]:

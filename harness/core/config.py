@@ -115,6 +115,7 @@ class Setting:
         help: Meaning, and in brackets the default.
         option: Command-line option; None if there is none, empty if it has the name of the key.
         kind: Type of the option's value; None is that of the field.
+        choices: The words that it takes; empty if it takes others, too.
     """
 
     parse: Callable[[object], object]
@@ -122,11 +123,18 @@ class Setting:
     help: str
     option: str | None = ""
     kind: type | None = None
+    choices: tuple[str, ...] = ()
 
 
 def setting(parse: Callable[[object], object], default: object, help: str, **more: Any) -> Any:
     """Declare a field that is a setting; the arguments are those of `Setting`."""
     return field(metadata={"setting": Setting(parse, default, help, **more)})
+
+
+def choice(words: Sequence[str], default: object, help: str, *, or_none: bool = False) -> Any:
+    """Declare a field that is a setting with one of `words`; with `or_none` it may be None, too."""
+    parse: Callable[[object], object] = one_of(*words)
+    return setting(optional(parse) if or_none else parse, default, help, choices=tuple(words))
 
 
 def settings_of(kind: type) -> dict[str, Setting]:
@@ -187,11 +195,12 @@ class RunConfig:
         "Only solutions with this text in their name or problem, in any case.  [all]",
         option="-k",
     )
-    status: str | None = setting(
-        optional(one_of(*STATUS_CHOICES)),
+    status: str | None = choice(
+        STATUS_CHOICES,
         None,
         "Only solutions that had this status in the latest run of --out, for example data_race; failed: all but "
         "passed.  [all]",
+        or_none=True,
     )
     stop_at_failure: bool = setting(
         parse_flag,
@@ -207,8 +216,8 @@ class RunConfig:
     resume: bool = setting(
         parse_flag, False, "Continue the run --run-id, or the latest one: skip solutions that have a result."
     )
-    device: DeviceKind = setting(
-        one_of("auto", *(item.value for item in DeviceKind)),
+    device: DeviceKind = choice(
+        ("auto", *(item.value for item in DeviceKind)),
         "auto",
         "cuda (the GPU), host (CUDA executed on the CPU: correctness, no speedups) or auto.  "
         "[auto: a GPU if there is a usable one]",
@@ -219,36 +228,38 @@ class RunConfig:
     precision: PrecisionClass | None = setting(
         optional(parse_precision),
         None,
-        "Precision class for all problems: fp32, tf32, fp16, bf16 or fp8.  [each problem's own]",
+        "Precision class for all problems.  [each problem's own]",
+        choices=tuple(item.value for item in PrecisionClass),
     )
-    rules: Rules = setting(
-        one_of(*get_args(Rules)),
+    rules: Rules = choice(
+        get_args(Rules),
         "strict",
         "What decides: strict (stress inputs and updated state, too) or kernelbench (outputs on the problem's own "
         "inputs).  [strict]",
     )
-    inputs: InputChoice = setting(
-        one_of(*get_args(InputChoice)),
+    inputs: InputChoice = choice(
+        get_args(InputChoice),
         "all",
         "Inputs of the calls: all (the problem's own and stress inputs) or own.  [all; own with --rules kernelbench]",
     )
-    dtype: HalfType | None = setting(
-        optional(one_of(*get_args(HalfType))),
+    dtype: HalfType | None = choice(
+        get_args(HalfType),
         None,
-        "Convert inputs and parameters of all problems to fp16 or bf16, and require that class.  [as written]",
+        "Convert inputs and parameters of all problems to this type, and require that class.  [as written]",
+        or_none=True,
     )
-    device_policy: DevicePolicy = setting(
-        one_of(*get_args(DevicePolicy)),
+    device_policy: DevicePolicy = choice(
+        get_args(DevicePolicy),
         "strict",
         "Outputs on the wrong device: strict rejects them, coerce copies them within the measured time.  [strict]",
     )
-    sandbox: SandboxMode = setting(
-        one_of(*get_args(SandboxMode)),
+    sandbox: SandboxMode = choice(
+        get_args(SandboxMode),
         "auto",
         "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
     )
-    audit: AuditMode = setting(
-        one_of(*get_args(AuditMode)),
+    audit: AuditMode = choice(
+        get_args(AuditMode),
         "auto",
         "Also run each solution under compute-sanitizer on the small workload: always, never, or auto (if it is "
         "installed).  [auto]",
@@ -259,8 +270,8 @@ class RunConfig:
         "On the host device: no checks for data races and accesses out of bounds.",
         option="--unchecked",
     )
-    syntax: Syntax = setting(
-        one_of(*get_args(Syntax)),
+    syntax: Syntax = choice(
+        get_args(Syntax),
         "host",
         "On the host device: nvcc asks an installed nvcc first whether it accepts CUDA sources, host does not.  [host]",
     )
@@ -336,8 +347,8 @@ class RunConfig:
         None,
         "Evaluate only part i of n of the solutions, for example 2/8; see harness merge.  [all]",
     )
-    executor: ExecutorName = setting(
-        one_of(*get_args(ExecutorName)), None, "Where to evaluate: local (this machine) or ray (a cluster).  [local]"
+    executor: ExecutorName = choice(
+        get_args(ExecutorName), None, "Where to evaluate: local (this machine) or ray (a cluster).  [local]"
     )
     ray_address: str | None = setting(
         optional(parse_text), None, "Address of the Ray cluster: auto or ray://HOST:10001. Implies --executor ray."
@@ -509,6 +520,14 @@ def resolve(
         )
     values["cache_dir"] = cache_folder(values["cache_dir"])
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))
+
+
+def is_device_chosen(file: Path | None, options: Mapping[str, object]) -> bool:
+    """Return whether the caller names the device, by an option or in the file."""
+    named = options.get("device")
+    if named is None and file is not None:
+        named = _load(file)[0].get("device")
+    return named not in (None, "auto")
 
 
 def _load(file: Path) -> tuple[dict[str, object], Path]:

@@ -75,7 +75,7 @@ def main() -> None:
     found = arguments.work / "lint.jsonl"
     places = [*LEVELS, "--problems", str(arguments.problems)]
     resume = ["--resume"] if found.exists() else []
-    budget = ["--budget-s", str(arguments.budget_s)] if arguments.budget_s < float("inf") else []
+    budget = ["--budget", str(arguments.budget_s)] if arguments.budget_s < float("inf") else []
     _harness("lint", *places, "--device", arguments.device, "--out", str(found), *resume, *budget)
     reports = [ProblemReport.from_json(json.loads(line)) for line in found.read_text().splitlines()]
     listed = {item["id"]: item for item in json.loads(_harness("list", *places, "--json"))}

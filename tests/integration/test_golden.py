@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": f"compare {RUN} {LATER}",
     "compare_json": f"compare {RUN} {LATER} --json",
     "report": f"report {RUN} --out TMP/report.html",
-    "merge": f"merge {RUN} {LATER} --into TMP/merged",
+    "merge": f"merge {RUN} {LATER} --out TMP/merged",
     "timeline": f"timeline {RUN}",
     "timeline_json": f"timeline {RUN} --json",
     "export_kernelbench": f"export kernelbench {RUN} --out TMP/exported",

@@ -149,9 +149,9 @@ RUNS: dict[str, As] = {
     "harness problems lint": As(said="11 checked, none breaks a rule"),
     "harness problems lint level1/16 my_problems/ --json": As(said='"problem": "level1/7"'),
     "harness problems lint --rules": As(said="dropped_operation"),
-    "harness problems lint --workload odd --out lint.jsonl --resume --budget-s 300 --markdown lint.md": As(
+    "harness problems lint --workload odd --out lint.jsonl --resume --budget 300 --markdown lint.md": As(
         lines=(
-            "harness problems lint my_problems --workload full --out lint.jsonl --resume --budget-s 300 --markdown "
+            "harness problems lint my_problems --workload full --out lint.jsonl --resume --budget 300 --markdown "
             "lint.md",
         )
         * 2,
@@ -209,10 +209,10 @@ RUNS: dict[str, As] = {
         said="eval_results.json",
         needs="harness eval runs/my_model --problems ../KernelBench/KernelBench",
     ),
-    "harness import kernelbench runs/their_run/eval_results.json --baseline baseline_time_torch.json --level 1 --out "
-    "results/their-run": As(
+    "harness import kernelbench runs/their_run/eval_results.json --baseline-file baseline_time_torch.json --level 1 "
+    "--out results/their-run": As(
         lines=(
-            "harness import kernelbench runs/their_run/eval_results.json --baseline "
+            "harness import kernelbench runs/their_run/eval_results.json --baseline-file "
             "runs/their_run/baseline_time_torch.json --level 1 --out results/their-run",
         ),
         said="geometric mean",

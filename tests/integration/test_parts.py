@@ -68,7 +68,7 @@ def merged(place: Path, into: str) -> tuple[dict[str, str], str]:
     """Verdicts by solution, and what the command said."""
     runs = sorted(str(path) for path in place.glob("results/77-*"))
     made = subprocess.run(
-        [place / "bin" / "harness", "merge", *runs, "--into", into],
+        [place / "bin" / "harness", "merge", *runs, "--out", into],
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(GUIDE.parent.parent.parent)},
         capture_output=True,

@@ -210,9 +210,14 @@ def test_why_there_is_no_gpu_is_told_if_the_device_was_chosen_for_that(
     place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.core.environment.cuda_unusable", lambda found: "no driver")
-    assert call("eval", "solutions").err.startswith("device host, workload small; no GPU can be used here: no driver\n")
+    assert call("eval", "solutions").err.startswith("device host (no driver), workload small\n")
     asked = call("eval", "solutions", "--device", "host")
     assert asked.err.startswith("device host (as asked), workload small\n")
+    (place / "my.yaml").write_text("device: host\n")
+    in_file = call("eval", "solutions", "--config", "my.yaml")
+    assert in_file.err.startswith("device host (as asked), workload small\n")
+    (place / "my.yaml").write_text("device: auto\n")
+    assert call("eval", "solutions", "--config", "my.yaml").err.startswith("device host (no driver)")
 
 
 def test_standard_input_is_not_both(place: Path, call: Call) -> None:
@@ -351,8 +356,8 @@ def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
         (["show", "gone"], "gone: no such folder"),
         (["show", "solutions"], "solutions: not a run: it contains neither"),
         (["show", "problems/level1/16_matmul.py"], "16_matmul.py: not a run: it is a file, not a folder"),
-        (["merge", "gone", "--into", "x"], "gone: no such folder"),
-        (["merge", "solutions", "--into", "x"], "solutions holds no run"),
+        (["merge", "gone", "--out", "x"], "gone: no such folder"),
+        (["merge", "solutions", "--out", "x"], "solutions holds no run"),
         (["extract", "gone.txt", "--problem", "level1/16"], "gone.txt: can't be read"),
         (["extract", "solutions", "--problem", "level1/16"], "solutions: is a folder: pass the files in it"),
         (["problems", "show", "level1/17"], "did you mean level1/1"),
@@ -441,7 +446,7 @@ def test_an_interrupt_while_the_command_is_being_imported_is_told_in_one_line(pl
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_fault(place: Path, call: Call, closed: str) -> None:
     call("eval", "solutions", "--device", "host", "--run-id", "r1", pipeline=Pipeline())
-    command = f"{sys.executable} -m harness merge results/r1 --into merged {closed}"
+    command = f"{sys.executable} -m harness merge results/r1 --out merged {closed}"
     done = subprocess.run(
         ["sh", "-c", command], cwd=place, capture_output=True, env=dict(os.environ, PYTHONPATH=str(ROOT)), timeout=300
     )
@@ -717,7 +722,7 @@ def test_files_that_can_not_be_read_are_told_in_a_few_words(place: Path, call: C
     log.symlink_to("/proc/self/mem")  # a file that nobody can read from its beginning
     for command, what_to_do in (
         (["show", "results/r1", "--feedback"], "fix or remove the file"),
-        (["merge", "results/r1", "--into", "results/r2"], "fix or remove the file"),
+        (["merge", "results/r1", "--out", "results/r2"], "fix or remove the file"),
     ):
         done = call(*command)
         assert done.code == 2
@@ -735,7 +740,7 @@ def test_show_tells_of_a_line_that_was_cut_short(place: Path, call: Call) -> Non
         *(["show", "results/r1", "naive"], ["show", "results/r1", "--feedback"], ["leaderboard", "results/r1"]),
         *(["screen", "results/r1"], ["report", "results/r1", "--no-figures"], ["timeline", "results/r1"]),
         *(["compare", "results/r1", "results/r1"], ["export", "kernelbench", "results/r1", "--out", "kb"]),
-        ["merge", "results/r1", "--into", "results/r2"],
+        ["merge", "results/r1", "--out", "results/r2"],
     ):
         assert "results/r1: the last line was cut short" in call(*command).err, command
 
@@ -747,7 +752,7 @@ def test_a_damaged_line_is_named_and_the_others_are_usable(place: Path, call: Ca
     path.write_bytes(b"".join([lines[0], b'{"format": 1\n', *lines[1:]]))
     for command in (
         *(["show", "results/r1"], ["show", "results/r1", "--json"], ["leaderboard", "results/r1"]),
-        *(["report", "results/r1", "--no-figures"], ["merge", "results/r1", "--into", "results/r2"]),
+        *(["report", "results/r1", "--no-figures"], ["merge", "results/r1", "--out", "results/r2"]),
         ["eval", "solutions", "--device", "host", "--resume", "--run-id", "r1"],
     ):
         done = call(*command)
@@ -760,10 +765,10 @@ def test_a_damaged_line_is_named_and_the_others_are_usable(place: Path, call: Ca
 def test_merge_takes_runs_and_folders_of_runs(place: Path, call: Call) -> None:
     evaluated(call, "r1")
     evaluated(call, "r2")
-    done = call("merge", "results", "results/r1", "--into", "all", "--json")
+    done = call("merge", "results", "results/r1", "--out", "all", "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out) == {"run": "all", "records": 3, "superseded": 3, "notes": []}
-    assert "holds a run already" in call("merge", "results", "--into", "all").err
+    assert "holds a run already" in call("merge", "results", "--out", "all").err
 
 
 def test_the_leaderboard_in_every_form(place: Path, call: Call) -> None:

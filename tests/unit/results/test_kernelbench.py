@@ -438,7 +438,7 @@ def test_no_author_leads_out_of_the_folder_that_is_exported_to(tmp_path: Path, a
 def test_the_commands(theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "results" / "their-run"
     baseline = theirs / "baseline_time_torch.json"
-    call = ["import", "kernelbench", str(theirs / "eval_results.json"), "--baseline", str(baseline)]
+    call = ["import", "kernelbench", str(theirs / "eval_results.json"), "--baseline-file", str(baseline)]
     assert main([*call, "--level", "1", "--out", str(run)]) == 0
     shown = capsys.readouterr()
     assert "fast_0.5" in shown.out

@@ -756,10 +756,10 @@ class TestTheCommand:
     def test_what_the_budget_left_is_measured_as_the_message_says(
         self, root: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert call(root, "--budget-s", "0.001") == 0
+        assert call(root, "--budget", "0.001") == 0
         assert "problems started; run the command again" in capsys.readouterr().err
         assert call(root) == 0
-        assert call(root, "--out", str(root / "out"), "--budget-s", "0.001", "--refresh") == 0
+        assert call(root, "--out", str(root / "out"), "--budget", "0.001", "--refresh") == 0
         assert "problems started; run the command again with --resume" in capsys.readouterr().err
 
     def test_a_full_disk_leaves_the_files_as_they_were_and_no_part(self, begun: Path) -> None:
@@ -819,7 +819,7 @@ class TestTheCommand:
             (["--solved", "nowhere"], "nowhere"),
             (["--resume"], "pass --out FOLDER too"),
             (["--jobs", "0"], "--jobs must be at least 1, not 0"),
-            (["--budget-s", "-1"], "--budget-s must be a number of seconds above 0, not -1"),
+            (["--budget", "-1"], "--budget must be a number of seconds above 0, not -1"),
         ],
     )
     def test_wrong_calls_are_refused(
@@ -854,8 +854,8 @@ class TestTheCommand:
             )
 
         monkeypatch.setattr(MeasuringPool, "run", run)
-        assert call(root, "level1/1", "--baseline", "eager,compile", "--budget-s", "1") == 0
-        assert "--budget-s was used up before 1 problem" in capsys.readouterr().err
+        assert call(root, "level1/1", "--baseline", "eager,compile", "--budget", "1") == 0
+        assert "--budget was used up before 1 problem" in capsys.readouterr().err
 
     def test_a_problem_that_fails_is_a_row_and_exit_code_3(self, root: Path) -> None:
         (root / "problems" / "level1" / "2_test.py").write_text(PROBLEM_FILE.replace("29, 33", "29, 34"))

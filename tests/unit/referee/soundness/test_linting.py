@@ -407,7 +407,7 @@ def test_a_lint_cut_short_goes_on_with_what_is_left(
 ) -> None:
     out, table = tmp_path / "kept" / "lint.jsonl", tmp_path / "lint.md"
     call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]
-    assert main([*call, "--budget-s", "1e-9"]) == 3
+    assert main([*call, "--budget", "1e-9"]) == 3
     assert "3 of 3 not checked; run again with --resume" in capsys.readouterr().err
     assert main([*call, "--shard", "1/3"]) == 0
     assert main([*call, "--resume", "--markdown", str(table)]) == 1
@@ -472,7 +472,7 @@ def test_a_file_of_findings_that_is_none(folder: Path, tmp_path: Path, capsys: p
     assert "newer harness" in capsys.readouterr().err
     assert main(["problems", "lint", str(folder), "--resume"]) == 2
     assert main(["problems", "lint", str(folder), "--shard", "3/2"]) == 2
-    assert main(["problems", "lint", str(folder), "--budget-s", "0"]) == 2
+    assert main(["problems", "lint", str(folder), "--budget", "0"]) == 2
 
 
 def test_workloads_by_name_where_they_are_declared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
