@@ -7,11 +7,36 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.api import Harness, Result, RewardPolicy, SpeedShape, as_completed, load_records, reward
+    from harness.api import (
+        Harness,
+        HarnessClosed,
+        Preparing,
+        Result,
+        RewardPolicy,
+        SpeedShape,
+        as_completed,
+        load_records,
+        reward,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["Harness", "Result", "RewardPolicy", "SpeedShape", "__version__", "as_completed", "load_records", "reward"]
+__all__ = [
+    "Harness",
+    "HarnessClosed",
+    "Preparing",
+    "Result",
+    "RewardPolicy",
+    "SpeedShape",
+    "__version__",
+    "as_completed",
+    "load_records",
+    "reward",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,18 @@ from concurrent.futures import as_completed
 
 from harness.api.result import Result, reward
 from harness.api.session import Harness, HarnessClosed
+from harness.core.preparing import Preparing
 from harness.results.frame import load_records
 from harness.results.reward import RewardPolicy, SpeedShape
 
-__all__ = ["Harness", "HarnessClosed", "Result", "RewardPolicy", "SpeedShape", "as_completed", "load_records", "reward"]
+__all__ = [
+    "Harness",
+    "HarnessClosed",
+    "Preparing",
+    "Result",
+    "RewardPolicy",
+    "SpeedShape",
+    "as_completed",
+    "load_records",
+    "reward",
+]

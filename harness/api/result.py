@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from harness.core.record import Record
-from harness.core.status import Status
+from harness.core.status import VERDICT_FREE, Status
 from harness.report.feedback import feedback
+from harness.report.format import line
 from harness.results.reward import DEFAULT_POLICY, RewardPolicy, reward_of
 from harness.results.scoring import EAGER, baselines_of, main_baseline, scored
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
     """One evaluated solution.
 
@@ -29,6 +31,23 @@ class Result:
     record: Record
     source: str
     log: str
+
+    def __repr__(self) -> str:
+        """Return one line: the solution, its status, and the speedup or the reason."""
+        if self.passed:
+            said = "not timed" if self.speedup is None else f"speedup {self.speedup:.3g}"
+        else:
+            said = line(self.reason, 120)
+        return f"<Result {line(self.record.solution, 80)}: {self.status.value}, {said}>"
+
+    def _repr_html_(self) -> str:
+        """Return a notebook's view: the status with its colour, and the feedback."""
+        colour = "#1a7f37" if self.passed else "#9a6700" if self.status in VERDICT_FREE else "#cf222e"
+        style = f"display:inline-block;padding:0 .5em;border-radius:.5em;color:#fff;background:{colour}"
+        return (
+            f'<div><span style="{style}">{self.status.value}</span> <code>{escape(line(self.record.solution, 200))}'
+            f"</code></div><pre>{escape(self.feedback().partition(chr(10))[2].strip())}</pre>"
+        )
 
     def __hash__(self) -> int:
         """Hash the identity of the record: a record holds dicts, which have no hash."""

@@ -7,11 +7,13 @@ the build cache on disk, which is safe to share.
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import os
 import threading
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -39,13 +41,16 @@ from harness.core.choices import (
 from harness.core.config import ConfigError, RunConfig, TimingConfig, resolve
 from harness.core.config_values import parse_path
 from harness.core.environment import MachineError, collect, cuda_unusable, machine
+from harness.core.preparing import Preparing
 from harness.core.problem import Problem, Workload
 from harness.referee.small_sizes import SMALL, UNDERIVED
 from harness.results.reader import new_run_id
-from harness.runner.events import Event
+from harness.runner.events import BuildFinished, Event, Noted
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.plan import PlannedSolution
 from harness.runner.runner import Runner
+
+LOGGER = logging.getLogger("harness")
 
 Timing = Literal["quick", "full"]
 """How long to measure.
@@ -83,8 +88,8 @@ class HarnessSettings(TypedDict, total=False):
     load_timeout_s: float | None
     call_timeout_s: float | None
     solution_timeout_s: float | None
-    memory_limit_bytes: int | None
-    gpu_memory_bytes: int | None
+    memory_limit_bytes: int | str | None
+    gpu_memory_bytes: int | str | None
     cache_dir: Path | str | None
 
 
@@ -103,7 +108,8 @@ class Harness:
         with Harness(device="auto") as h:
             print(h.evaluate("level1/19", source).speedup)
 
-    The processes start with the first evaluation, which takes some seconds because torch is imported. They end with
+    The processes start with the first evaluation, which takes some seconds because torch is imported, and minutes with
+    an empty cache folder (see `on_event`). They end with
     `close` or the `with` block; without these, when the `Harness` is garbage-collected and no evaluation is under way.
     All methods may be called from any thread.
 
@@ -136,11 +142,15 @@ class Harness:
         load_timeout_s: Most seconds to import a solution and construct its model. None means 120.
         call_timeout_s: Most seconds for one call of `forward`. None means 60.
         solution_timeout_s: Most seconds for one solution, without its build. None means 300.
-        memory_limit_bytes: Most bytes of host memory for a solution's process. None means 32 GiB, or less on a machine
-            with less memory.
-        gpu_memory_bytes: Judges as on a GPU with so many bytes of memory. None means all that the GPU has.
+        memory_limit_bytes: Most host memory for a solution's process, in bytes or as a text such as "8GiB". None means
+            32 GiB, or less on a machine with less memory.
+        gpu_memory_bytes: Judges as on a GPU with this much memory, in bytes or as a text such as "24GiB". None means
+            all that the GPU has.
         cache_dir: Folder for compiled extensions and other cached files. None means HARNESS_CACHE, or
             ~/.cache/kernel-harness.
+        on_event: Called with each event: `Preparing` (files that are made once for this machine; with an empty cache
+            folder this takes minutes), `BuildFinished` or `Noted` (a message). It is called from several threads and
+            must return soon; what it raises is logged. The logger `harness` gets the same events.
 
     Raises:
         ConfigError: A setting is invalid, or the cache folder can't be written.
@@ -155,6 +165,7 @@ class Harness:
         workload: str | None = None,
         timing: Timing | TimingConfig = "quick",
         results: Path | str | None = None,
+        on_event: Callable[[Event], None] | None = None,
         **settings: Unpack[HarnessSettings],
     ) -> None:
         if timing not in ("quick", "full") and not isinstance(timing, TimingConfig):
@@ -187,6 +198,7 @@ class Harness:
         why = cuda_unusable(self._environment)
         if self._config.device is DeviceKind.CUDA and why:
             raise MachineError(f"{why}; use device='host' to check correctness on the CPU")
+        self._on_event = on_event
         self._lock = threading.RLock()
         self._ending = threading.RLock()
         self._runner: Runner[Result] | None = None
@@ -258,7 +270,7 @@ class Harness:
         if isinstance(source, Path):
             for finding in keeper.introduce(replace(job.solution, path=source)):
                 warnings.warn(f"the description of an author is ignored: {finding}", stacklevel=2)
-        (future,) = runner.submit([keeper.work(job)], self._ignore)
+        (future,) = runner.submit([keeper.work(job)], self._told)
         return future
 
     def evaluate(self, problem: str | Path | Problem, source: str | Path, **options: Unpack[SubmitOptions]) -> Result:
@@ -362,7 +374,9 @@ class Harness:
                 with ExitStack() as undo:
                     keeper = RunKeeper(self._results, self._config, self._environment)
                     undo.callback(keeper.close)
-                    executor = LocalExecutor(self._config, self._environment, keeper.folder)
+                    executor = LocalExecutor(
+                        self._config, self._environment, keeper.folder, tell=functools.partial(_tell, self._on_event)
+                    )
                     undo.callback(executor.close)
                     runner = Runner(executor, self._config, self._environment, keeper.deliver)
                     undo.pop_all()
@@ -372,11 +386,12 @@ class Harness:
                 self._runner, self._keeper = runner, keeper
             return self._runner, self._keeper
 
-    def _ignore(self, event: Event) -> None:
-        """Drop an event.
+    def _told(self, event: Event) -> None:
+        """Log an event and pass it on.
 
         The runner's reference to this method keeps the object alive until the future is settled.
         """
+        _tell(self._on_event, event)
 
     def _problem(self, wanted: str | Path | Problem) -> Problem:
         if isinstance(wanted, Problem):
@@ -411,6 +426,23 @@ class Harness:
             known = ", ".join(problem.workloads)
             raise CatalogError([f"{problem.id} declares no workload {name!r:.60}; it has {known}"])
         return given_workload(problem, held)
+
+
+def _tell(on_event: Callable[[Event], None] | None, event: Event) -> None:
+    """Log an event and pass it to the caller's function."""
+    match event:
+        case Preparing():
+            LOGGER.info("preparing %s: %d of %d steps", event.what, event.done, event.total)
+        case BuildFinished():
+            LOGGER.debug("%s: built in %.1f s", event.solution.label, event.wall_s)
+        case Noted():
+            LOGGER.warning("%s", event.message)
+    if on_event is None:
+        return
+    try:
+        on_event(event)
+    except Exception:  # an error of the caller's display must not cost an evaluation
+        LOGGER.exception("on_event raised")
 
 
 def _check_working_folder() -> None:

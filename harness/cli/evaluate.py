@@ -43,6 +43,7 @@ from harness.core.config import KEYS, ConfigError, RunConfig, is_device_chosen, 
 from harness.core.config_values import parse_path
 from harness.core.environment import Environment, MachineError
 from harness.core.executables import find_nvcc
+from harness.core.preparing import Preparing
 from harness.core.record import Record
 from harness.core.status import FAILED, Status
 from harness.results.manifest import SigningKey, write_manifest
@@ -78,6 +79,8 @@ class View(Protocol):
 
     `slot` is the device that evaluated a solution, or None.
     """
+
+    def preparing(self, event: Preparing) -> None: ...
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None: ...
 
@@ -168,6 +171,8 @@ def evaluate(
 
     def tell(event: Event) -> None:
         match event:
+            case Preparing():
+                view.preparing(event)
             case RunStarted():
                 view.started(event.run_dir, event.total, event.skipped)
             case BuildFinished():

@@ -14,7 +14,8 @@ import typer
 
 from harness.cli import warmup
 from harness.cli.options import Settings, with_options
-from harness.cli.output import UNABLE, ConfigFile, Json, console, ended_by_signals, fail, option, print_json, put, say
+from harness.cli.output import UNABLE, ConfigFile, Json, ended_by_signals, fail, option, print_json, put, say
+from harness.cli.progress import ProgressView
 from harness.core import environment
 from harness.core.cache_dir import cache_fault, ready_cache
 from harness.core.choices import DeviceKind
@@ -135,24 +136,20 @@ def warmup_command(settings: Settings, config: ConfigFile = None, as_json: Json 
     )
     ready_cache(settled.cache_dir)
     begin = time.perf_counter()
-    screen = console(stderr=True)
 
-    def tell(message: str) -> None:
-        if screen.is_terminal:
-            status.update(message)
-        else:
-            say(message)
-
-    with ended_by_signals(), screen.status("") as status:
+    with ended_by_signals(), ProgressView(quiet_stdout=as_json) as view:
         if not compile_modules(PACKAGE):
             say(f"can't write bytecode below {PACKAGE}: every process will compile the modules that it imports")
-        tell("precompiling headers that are not cached, once for this torch and compiler")
         done = open_toolchain(
-            settled.device, settled.cache_dir, checked=settled.checked, syntax=settled.syntax
+            settled.device,
+            settled.cache_dir,
+            checked=settled.checked,
+            syntax=settled.syntax,
+            tell=view.preparing,
         ).warm_up()
         made = None
         if settled.device is DeviceKind.CUDA:  # the host device reads little more than torch from the disk
-            made = warmup.once(settled, found, lambda: tell("evaluating the harness's test solution"))
+            made = warmup.once(settled, found, lambda: say("evaluating the harness's test solution"))
     wall_s = time.perf_counter() - begin
     if as_json:
         told = None if made is None else made.to_json()

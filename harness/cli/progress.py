@@ -8,18 +8,57 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.cli.output import console, say, to_standard_output
+from harness.core.preparing import Preparing
 from harness.core.record import Record
+from harness.report import format as show
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from harness.report.pace import Pace
 
+PREPARING_EVERY_S = 10.0
+"""Least seconds between lines of a preparation without a bar."""
+
 TOLD_EVERY_S = 60.0
 """Seconds between progress lines if the output is no terminal (a log file)."""
+
+
+class Preparation:
+    """Progress of one preparation: a bar on a terminal, else a line now and then.
+
+    With `bar=False` lines, too, because a terminal has place for one bar.
+    """
+
+    def __init__(self, what: str, *, bar: bool) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.what = what
+        self._begin_s = self._told_s = time.monotonic()
+        screen = console(stderr=True)
+        columns = (TextColumn("preparing"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=screen, transient=True, disable=not (bar and screen.is_terminal))
+        self._task = self._bar.add_task("", total=1)
+        say(f"preparing {what}; this takes one to three minutes")
+        self._bar.start()
+
+    def update(self, event: Preparing) -> None:
+        """Show this state; after the last one, the duration."""
+        now_s = time.monotonic()
+        self._bar.update(self._task, completed=event.done, total=event.total)
+        if event.done >= event.total:
+            self.close()
+            say(f"prepared after {show.duration(now_s - self._begin_s)}")
+        elif self._bar.disable and now_s - self._told_s >= PREPARING_EVERY_S:
+            self._told_s = now_s
+            say(f"preparing: {event.done} of {event.total} steps after {show.duration(now_s - self._begin_s)}")
+
+    def close(self) -> None:
+        """Remove the bar. May be called again."""
+        self._bar.stop()
 
 
 class ProgressView(ExitStack):
@@ -42,6 +81,18 @@ class ProgressView(ExitStack):
         self._quiet_stdout = quiet_stdout
         self._brief_up_to = brief_up_to
         self.began = False
+        self._preparation: Preparation | None = None
+
+    def preparing(self, event: Preparing) -> None:
+        """Show the progress of files that are made once for a machine."""
+        if self._preparation is None or self._preparation.what != event.what:
+            self._preparation = Preparation(event.what, bar=not self.began)
+        self._preparation.update(event)
+
+    def __exit__(self, *error: Any) -> Any:
+        if self._preparation is not None:
+            self._preparation.close()
+        return super().__exit__(*error)
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -18,6 +18,7 @@ from typing import Any
 
 from harness.core.choices import Syntax
 from harness.core.environment import MachineError
+from harness.core.preparing import TellPreparing, untold
 from harness.core.status import Failure, Status, one_line
 from harness.core.subprocesses import CommandPool, CommandPoolClosed
 from harness.hostcuda.translate import ask_nvcc
@@ -46,19 +47,29 @@ class HostToolchain:
     """Toolchain for the host device: g++ for one CPU.
 
     `checked` compiles CUDA sources with the memory and race checks. The prepared headers and libraries lie below
-    `cache` too. Modules are linked against the libraries there, so the process that loads them must have activated
-    these. With `syntax="nvcc"`, nvcc compiles CUDA sources first, as for a GPU, and they fail if it refuses them.
+    `cache` too; `tell` receives the progress of their preparation. Modules are linked against the libraries there, so
+    the process that loads them must have activated these. With `syntax="nvcc"`, nvcc compiles CUDA sources first, as
+    for a GPU, and they fail if it refuses them.
 
     Raises:
         MachineError: A compiler is missing; with `syntax="nvcc"` also nvcc.
     """
 
     def __init__(
-        self, cache: Path, *, checked: bool = False, syntax: Syntax = "host", lean_headers: bool = True
+        self,
+        cache: Path,
+        *,
+        checked: bool = False,
+        syntax: Syntax = "host",
+        lean_headers: bool = True,
+        tell: TellPreparing = untold,
     ) -> None:
-        self._native = NvccToolchain((), cache, lean_headers=lean_headers)
+        self._tell = tell
+        self._native = NvccToolchain((), cache, lean_headers=lean_headers, tell=tell)
         self._asked = (
-            NvccToolchain((ASKED_CAPABILITY,), cache, lean_headers=lean_headers, last_includes=(_LIBRARY_TYPES,))
+            NvccToolchain(
+                (ASKED_CAPABILITY,), cache, lean_headers=lean_headers, last_includes=(_LIBRARY_TYPES,), tell=tell
+            )
             if syntax == "nvcc"
             else None
         )
@@ -130,7 +141,7 @@ class HostToolchain:
             kinds.add(hostcuda.Precompiled.SWITCHED)  # C++ code is a unit of its own
         with suppress(hostcuda.BuildError, CommandPoolClosed):
             for needed in sorted(kinds):
-                hostcuda.precompile(self._crew, self._prepared, needed, checked=self._checked)
+                hostcuda.precompile(self._crew, self._prepared, needed, checked=self._checked, tell=self._tell)
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
         if not spec.uses_cuda:
@@ -149,7 +160,7 @@ class HostToolchain:
         """
         done = dict((self._asked or self._native).warm_up(wait=wait))
         try:
-            prepared = hostcuda.prepare_headers(self._cache)
+            prepared = hostcuda.prepare_headers(self._cache, self._tell)
         except hostcuda.BuildError as error:
             raise MachineError(str(error)) from error
         return done | {"hostcuda": str(prepared.folder)}
@@ -161,7 +172,7 @@ class HostToolchain:
     @functools.cached_property
     def _prepared(self) -> hostcuda.PreparedHeaders:
         try:
-            return hostcuda.prepare_headers(self._cache)
+            return hostcuda.prepare_headers(self._cache, self._tell)
         except hostcuda.BuildError as error:
             raise MachineError(str(error)) from error
 

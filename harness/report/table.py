@@ -36,14 +36,15 @@ class Fitting:
     named: int = 2
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.table.title:
+            yield self.table.title  # not part of the table, which may be narrower
+            self.table.title = None
         widths = [_widths(column) for column in self.table.columns]
         if sum(least for least, _ in widths) + BETWEEN * len(widths) <= options.max_width:
             for column, (least, whole) in zip(self.table.columns, widths, strict=True):
                 column.no_wrap = whole <= least  # so that only the others become narrower
             yield self.table
             return
-        if self.table.title:
-            yield self.table.title
         headers = [column.header for column in self.table.columns]
         for row in zip(*(column.cells for column in self.table.columns), strict=True):
             texts = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.core.preparing import Preparing
 from harness.core.problem import Solution
 from harness.core.record import Record
 
@@ -55,4 +56,4 @@ class Noted:
     message: str
 
 
-Event = RunStarted | BuildFinished | SolutionFinished | Noted
+Event = Preparing | RunStarted | BuildFinished | SolutionFinished | Noted

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import queue
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -23,6 +24,7 @@ from harness.catalog.source_files import listed
 from harness.core.atomic_file import FULL_OR_BROKEN
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
+from harness.core.preparing import Preparing, TellPreparing
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.reader import StoreError, StoreUnavailable
@@ -139,13 +141,16 @@ def evaluate_run(
         ]
         if pending:
             elsewhere = runner is not None
+            run = _Run(config, store, on_event, pending)
             with ExitStack() as stack:
                 try:
                     if runner is None:
                         from harness.runner.runner import Runner  # here: a run on a server does not need it
 
                         logs = store.folder / "logs"
-                        used = executor or stack.enter_context(_open_executor(config, environment, logs, ahead))
+                        used = executor or stack.enter_context(
+                            _open_executor(config, environment, logs, ahead, run.tell)
+                        )
                         own = Runner(used, config, environment, lambda work, event: event, once=True)
                         runner = stack.enter_context(closing(own))
                 except BaseException:
@@ -153,7 +158,7 @@ def evaluate_run(
                         store.withdraw()
                     raise
                 try:
-                    _Run(config, store, on_event, pending).run(runner, first)
+                    run.run(runner, first)
                 except Exception:
                     with suppress(StoreError, OSError):  # a removed folder is the error that is raised already
                         if not resumed and elsewhere and not store.records():  # as above: the server refused the run
@@ -176,13 +181,13 @@ def evaluate_run(
 
 
 def _open_executor(
-    config: RunConfig, environment: Environment, logs: Path, ahead: Prestart | None
+    config: RunConfig, environment: Environment, logs: Path, ahead: Prestart | None, tell: TellPreparing
 ) -> AbstractContextManager[Executor]:
     """Open the executor that `config` names. Raises `ExecutorError`."""
     if config.executor == "local":
         from harness.runner.executors.local import LocalExecutor
 
-        return LocalExecutor(config, environment, logs, ahead=ahead)
+        return LocalExecutor(config, environment, logs, ahead=ahead, tell=tell)
     if importlib.util.find_spec("ray") is None:
         raise ExecutorError("--executor ray needs the package ray: pip install 'kernel-harness[ray]'")
     from harness.runner.executors.ray import RayExecutor
@@ -205,7 +210,12 @@ class _Run:
         self._left = Counter(job.problem.digest for job in jobs)
         self._failed = False
         self._cancelled = 0
+        self._thread = threading.get_ident()
         self._faulty: set[str | None] = set()
+
+    def tell(self, event: Preparing) -> None:
+        """Emit the progress of a preparation: at once from the calling thread, else when it reads its messages."""
+        (self._on_event if threading.get_ident() == self._thread else self._messages.put)(event)
 
     def run(self, runner: Submits, first: Sequence[Event]) -> None:
         """Evaluate everything; `first` holds the events to emit before all others.

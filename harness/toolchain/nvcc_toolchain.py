@@ -23,6 +23,7 @@ from typing import Any
 
 from harness.core.environment import MachineError
 from harness.core.executables import find_gxx, find_nvcc, gxx_version, nvcc_version
+from harness.core.preparing import TellPreparing, untold
 from harness.core.status import Failure, Status, one_line
 from harness.core.visible_gpus import Capability
 from harness.toolchain import fast_paths
@@ -68,6 +69,7 @@ class NvccToolchain:
         quick_ways: The fast paths to try, from `fast_paths.WAYS`.
         jobs: Compilers per extension at the same time; None: `MAX_JOBS`, else 8.
         last_includes: Folders of headers that are read only if no other folder has them.
+        tell: Receives the progress of `warm_up`.
 
     Raises:
         MachineError: A compiler, ninja or the CUDA headers are missing.
@@ -83,7 +85,9 @@ class NvccToolchain:
         quick_ways: Collection[str] = fast_paths.WAYS,
         jobs: int | None = None,
         last_includes: Collection[Path] = (),
+        tell: TellPreparing = untold,
     ) -> None:
+        self._tell = tell
         self._torch = torch or find_torch()
         self._capabilities = sorted(set(capabilities))
         cxx = find_gxx()
@@ -208,7 +212,7 @@ class NvccToolchain:
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
         """Precompile headers and bindings that builds share."""
-        return {"precompiled": []} if self._headers is None else self._headers.warm_up(wait=wait)
+        return {"precompiled": []} if self._headers is None else self._headers.warm_up(wait=wait, tell=self._tell)
 
     def close(self) -> None:
         """Do nothing: no process is kept."""

@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from harness.core.atomic_file import open_to_others
 from harness.core.cache_dir import hold, remove_old
 from harness.core.config import cache_root as default_cache
+from harness.core.preparing import Preparing, TellPreparing, untold
 from harness.core.subprocesses import CommandPool
 from harness.hostcuda.translate.kinds import Precompiled, header_name
 from harness.hostcuda.translate.machine import BuildError, ask_torch, compiler, processor_flags
@@ -185,14 +187,21 @@ def variant_flags(*, checked: bool) -> tuple[str, ...]:
     return ("-O2", "-ffp-contract=fast")
 
 
-def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
+def made_for() -> str:
+    """Return the torch and the compiler that a preparation is made for, in words."""
+    version = compiler()[1].split()
+    return f"once for torch {ask_torch().version} and g++ {version[-1] if version else ''}".rstrip()
+
+
+def prepare_headers(cache_dir: Path | None = None, tell: TellPreparing = untold) -> PreparedHeaders:
     """Return the preparation for this machine; make it if it does not exist.
 
-    The first time takes most of a minute. Safe for concurrent callers. Both modes of the headers that most units use
-    are precompiled; `precompile` makes the others.
+    The first time takes one to three minutes. Safe for concurrent callers. Both modes of the headers that most units
+    use are precompiled; `precompile` makes the others.
 
     Args:
         cache_dir: The cache folder; None takes the default one.
+        tell: Receives the progress, if something is made.
 
     Returns:
         The finished preparation.
@@ -207,9 +216,11 @@ def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
         if _complete(prepared) and _hold(prepared) and _complete(prepared):
             return _prepared(root)  # with stubs if they exist now
         root.mkdir(parents=True, exist_ok=True)
-        with _locked(root / "lock"):
+        steps = _Steps(f"the host device, {made_for()}", tell)
+        with _locked(root / "lock"):  # another process may be making it
             if not _complete(prepared):
-                _make(prepared)
+                _make(prepared, steps)
+            steps.end()
             _hold(prepared)
             remove_old(root, (_LIBRARIES, _HEADERS))
     raise BuildError(
@@ -217,7 +228,38 @@ def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
     )
 
 
-def precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+class _Steps:
+    """Count the steps of a preparation for `tell`.
+
+    Before their number is known, there is one.
+    """
+
+    def __init__(self, what: str, tell: TellPreparing) -> None:
+        self._what = what
+        self._tell = tell
+        self._done, self._total = 0, 1
+        self._say()
+
+    def expect(self, total: int) -> None:
+        self._total = total
+        self._say()
+
+    def advance(self) -> None:
+        self._done += 1
+        self._say()
+
+    def end(self) -> None:
+        if self._done < self._total:
+            self._done = self._total
+            self._say()
+
+    def _say(self) -> None:
+        self._tell(Preparing(what=self._what, done=self._done, total=self._total))
+
+
+def precompile(
+    crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool, tell: TellPreparing = untold
+) -> None:
     """Precompile the headers of this kind for one mode, unless they exist.
 
     Safe for concurrent callers. Made on demand, because few sources have their own switches and fewer need all of
@@ -229,9 +271,11 @@ def precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled, 
     """
     if _is_there(prepared, kind, checked=checked):
         return
+    steps = _Steps(f"further headers of the host device, {made_for()}", tell)
     with _locked(prepared.headers.parent / "lock"):
         if not _is_there(prepared, kind, checked=checked):
             _precompile(crew, prepared, kind, checked=checked)
+        steps.end()
 
 
 def _hold(prepared: PreparedHeaders) -> bool:
@@ -274,7 +318,7 @@ def _precompile_lean(crew: CommandPool, command: Sequence[str], boxed_lists: Pat
         _run(crew, command)
 
 
-def _make(prepared: PreparedHeaders) -> None:
+def _make(prepared: PreparedHeaders, steps: _Steps) -> None:
     with CommandPool(_PREPARE_JOBS) as crew:
         _copy(_HERE / "include", prepared.folder / "include")
         _stand_in(lean.LeanHeaders(prepared.torch_include), prepared.lean)
@@ -294,9 +338,12 @@ def _make(prepared: PreparedHeaders) -> None:
             for source in sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")]):
                 made_of = str(objects / f"{source.parent.name}-{source.stem}.o")
                 jobs.append(partial(_run, crew, [*base, "-c", "-o", made_of, str(source)]))
-        for running in [crew.submit(job) for job in jobs]:
-            running.result()
-        if not prepared.bridge.exists():
+        link = not prepared.bridge.exists()
+        steps.expect(len(jobs) + link)
+        for finished in as_completed([crew.submit(job) for job in jobs]):
+            finished.result()
+            steps.advance()
+        if link:
             _link_libraries(crew, prepared, objects)
 
 

@@ -17,6 +17,7 @@ from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
 from harness.core.executables import find_nvcc
+from harness.core.preparing import TellPreparing, untold
 from harness.core.problem import Problem
 from harness.core.status import Status, one_line
 from harness.core.task import DEVICE_INDEX, Outcome, RefereeConfig, Task
@@ -45,6 +46,7 @@ class LocalExecutor:
         *,
         worker: Sequence[str] = WORKER,
         ahead: Prestart | None = None,
+        tell: TellPreparing = untold,
     ) -> None:
         """Open the toolchain and start a referee for each slot.
 
@@ -55,6 +57,7 @@ class LocalExecutor:
             worker: Arguments of Python that run a referee.
             ahead: Processes that were already started for this run; missing ones are started here. The owner of `ahead`
                 also waits for the referees' exits.
+            tell: Receives the progress of what is prepared once for this machine; called also by later builds.
 
         Raises:
             ExecutorError: No GPU is visible, or a required tool is missing.
@@ -80,6 +83,7 @@ class LocalExecutor:
             checked=config.checked,
             syntax=config.syntax,
             capabilities=capabilities,
+            tell=tell,
         )
         self.runtime = next((str(folder) for folder in toolchain.runtime), None)
         """Folder of the libraries that modules for the host device need."""

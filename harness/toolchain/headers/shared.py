@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any
 from harness.core import cache_dir
 from harness.core.atomic_file import open_one_to_others, open_to_others
 from harness.core.environment import MachineError
+from harness.core.preparing import Preparing, TellPreparing, untold
 from harness.core.problem import digest_text
 from harness.core.subprocesses import CommandPool, CommandPoolClosed
 from harness.toolchain.headers import lean, stub_libs
@@ -91,13 +93,14 @@ class SharedHeaders:
                 found += ["-include", str(header.with_suffix(""))]
         return (*found, "-isystem", unit_folder, "-isystem", str(self.folder / "lean"))
 
-    def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
+    def warm_up(self, *, wait: bool = True, tell: TellPreparing = untold) -> Mapping[str, Any]:
         """Precompile the headers of each kind, and compile bindings and stubs.
 
         Takes some 10 s on 16 cores and 1 GB (torch 2.13, g++ 12).
 
         Args:
             wait: If another process is doing this, wait for it; otherwise return at once.
+            tell: Receives the progress, if something is made.
 
         Raises:
             MachineError: The compiler fails on torch's headers.
@@ -105,6 +108,7 @@ class SharedHeaders:
         begin = time.perf_counter()
         done: list[str] = []
         lacking: list[str] = []
+        what = f"headers and bindings for builds, once for torch {self._torch.version} and {self._cxx.name}"
         with _locked(self._root / "warm_up.lock", wait=wait) as mine:
             self._hold()
             if mine:
@@ -120,8 +124,12 @@ class SharedHeaders:
                     if target is not None and not target.exists():
                         work[f"{kind} {variant}"] = partial(self._precompile, variant, kind, target)
             self._stand_ins()
+            if work:
+                tell(Preparing(what=what, done=0, total=len(work)))
             with CommandPool(os.cpu_count() or 1) as crew:
-                for name, ended in [(name, crew.submit(partial(step, crew))) for name, step in work.items()]:
+                steps = {crew.submit(partial(step, crew)): name for name, step in work.items()}
+                for count, ended in enumerate(as_completed(steps), 1):
+                    name = steps[ended]
                     try:
                         ended.result()
                         done.append(name)
@@ -129,6 +137,7 @@ class SharedHeaders:
                         if name not in ("bindings", "stubs"):
                             raise
                         lacking.append(str(error))  # an unusual torch: its own pybind11 and libraries are used instead
+                    tell(Preparing(what=what, done=count, total=len(work)))
         told = {"lacking": lacking} if lacking else {}
         return {"precompiled": done, "wall_s": time.perf_counter() - begin, "folder": str(self.folder), **told}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,8 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import Harness, Result, as_completed, reward
-from harness.api import HarnessClosed, keeper
+import harness
+from harness import Harness, Preparing, Result, as_completed, reward
+from harness.api import HarnessClosed, keeper, session
+from harness.api.session import HarnessSettings
 from harness.catalog import CatalogError
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.config import ConfigError
@@ -28,6 +32,7 @@ from harness.core.status import Status
 from harness.results.leaderboard import leaderboard
 from harness.results.scoring import is_noisy, main_baseline, scored
 from harness.results.writer import RunStore
+from harness.runner.events import BuildFinished, Event
 from harness.runner.executors import ExecutorError
 
 PROBLEM = """
@@ -87,6 +92,65 @@ def test_a_right_solution_gives_speedup_reward_and_feedback(h: Harness) -> None:
     assert "passed" in result.feedback()
     again = h.evaluate("1/19", RIGHT, author="ann", sample=3)
     assert (again.status, again.record.solution) == (Status.passed, result.record.solution)
+
+
+def test_a_result_is_one_line_and_in_a_notebook_its_feedback(h: Harness) -> None:
+    right, wrong = (h.evaluate("level1/19", source, author="a<b>", name="x") for source in (RIGHT, WRONG))
+    for result in (right, wrong):
+        assert len(repr(result).splitlines()) == 1
+        assert len(repr(result)) < 300
+    assert repr(right).startswith("<Result a<b>/level1/19_x.py: passed, speedup ")
+    assert repr(wrong) == f"<Result a<b>/level1/19_x.py: wrong_value, {wrong.reason[:119]}…>"
+    page = wrong._repr_html_()
+    assert "wrong_value</span>" in page
+    assert "What failed" in page
+    assert "<b>" not in page, "texts of a submission are escaped"
+
+
+def test_events_reach_the_callers_function_and_the_logger(
+    h: Harness, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[Event] = []
+
+    def show(event: Event) -> None:
+        events.append(event)
+        raise RuntimeError("a display that fails")
+
+    caplog.set_level("DEBUG", logger="harness")
+    with Harness(device="host", problems=h.config.problems, on_event=show) as made:
+        result = made.evaluate("level1/19", BROKEN)
+    assert result.status is Status.syntax_error
+    built = [event for event in events if isinstance(event, BuildFinished)]
+    assert [(event.solution.label, event.failed) for event in built] == [(result.record.solution, True)]
+    said = [record.getMessage() for record in caplog.records]
+    assert any(text.startswith(f"{result.record.solution}: built in ") for text in said)
+    assert "on_event raised" in said
+
+
+def test_what_is_prepared_once_is_told_to_python_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="harness")
+    told: list[Event] = []
+    session._tell(told.append, Preparing(what="the host device, once for torch 2.13.0", done=3, total=36))
+    assert [record.getMessage() for record in caplog.records] == [
+        "preparing the host device, once for torch 2.13.0: 3 of 36 steps"
+    ]
+    assert len(told) == 1
+
+
+def test_names_and_arguments_can_be_looked_up() -> None:
+    assert set(harness.__all__) <= set(dir(harness))
+    documented = set(re.findall(r"^        (\w+): ", (inspect.getdoc(Harness) and Harness.__doc__) or "", re.MULTILINE))
+    arguments = set(inspect.signature(Harness).parameters) - {"settings"} | set(HarnessSettings.__annotations__)
+    assert arguments <= documented
+    for name in ("submit", "evaluate", "close", "as_completed_async", "evaluate_async"):
+        assert (getattr(Harness, name).__doc__ or "").strip(), name
+
+
+def test_sizes_of_memory_may_have_units_as_on_the_command_line() -> None:
+    with Harness(device="host", memory_limit_bytes="2GiB") as made:
+        assert made.config.memory_limit_bytes == 2**31
+    with pytest.raises(ConfigError, match="a number of bytes, such as 8589934592 or 8GiB"):
+        Harness(device="host", memory_limit_bytes="2 gigs")
 
 
 def test_what_is_done_to_its_json_leaves_a_result_as_it_is() -> None:

@@ -167,7 +167,7 @@ def test_problems_list_and_show(place: Path, call: Call) -> None:
 
 @pytest.mark.parametrize("wanted", [(), ("level1",), ("level1/16", "level1/18", "level1/19"), ("problems/level1",)])
 def test_lint_finds_them_at_fault_and_checks_the_rest(place: Path, call: Call, wanted: tuple[str, ...]) -> None:
-    done = call("problems", "lint", *wanted, "--device", "cpu", "--workload", "small", "--json")
+    done = call("problems", "lint", *wanted, "--device", "host", "--workload", "small", "--json")
     assert done.code == 1
     reports = {item["problem"]: item for item in json.loads(done.out)}
     assert sorted(reports) == ["level1/16", "level1/18", "level1/19"]
@@ -178,8 +178,8 @@ def test_lint_finds_them_at_fault_and_checks_the_rest(place: Path, call: Call, w
 
 
 def test_lint_of_one_file_does_not_mind_its_neighbours(place: Path, call: Call) -> None:
-    assert call("problems", "lint", "problems/level1/19_relu.py", "--device", "cpu").code == 0
-    assert call("problems", "lint", "problems/level1/16_broken.py", "--device", "cpu").code == 1
+    assert call("problems", "lint", "problems/level1/19_relu.py", "--device", "host").code == 0
+    assert call("problems", "lint", "problems/level1/16_broken.py", "--device", "host").code == 1
 
 
 def test_baselines_of_the_others_are_measured(place: Path, call: Call) -> None:

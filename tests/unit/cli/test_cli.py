@@ -457,8 +457,8 @@ def test_closed_streams_are_no_fault(place: Path, call: Call, closed: str) -> No
 def test_what_takes_long_is_not_begun_for_a_file_that_can_not_be_written(place: Path, call: Call) -> None:
     (place / "file").write_text("kept")
     for arguments in (
-        ["problems", "lint", "--device", "cpu", "--markdown", "file/x.md"],
-        ["problems", "lint", "--device", "cpu", "--out", "file/x.jsonl"],
+        ["problems", "lint", "--device", "host", "--markdown", "file/x.md"],
+        ["problems", "lint", "--device", "host", "--out", "file/x.jsonl"],
         ["baseline", "--device", "host", "--workload", "full", "--out", "file"],
     ):
         done = call(*arguments)
@@ -867,7 +867,7 @@ def get_init_inputs(): return []
 """
 
 
-@pytest.mark.parametrize("command", [("list",), ("show", "level1/16"), ("lint", "level1/16", "--device", "cpu")])
+@pytest.mark.parametrize("command", [("list",), ("show", "level1/16"), ("lint", "level1/16", "--device", "host")])
 def test_what_a_problem_prints_does_not_stand_among_the_results(
     place: Path, command: tuple[str, ...], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -952,9 +952,9 @@ SLOW = ("torch", "numpy", "pandas", "jinja2", "matplotlib", "tree_sitter", "trit
     ("command", "end", "code", "how"),
     [
         (["show", "level1/16"], "os._exit(7)", 3, "with exit code 7"),
-        (["lint", "level1", "--device", "cpu"], "os._exit(0)", 1, "with exit code 0"),
-        (["lint", "level1", "--device", "cpu"], "os.kill(os.getpid(), 11)", 1, "by SIGSEGV"),
-        (["lint", "level1", "--device", "cpu"], "os.kill(os.getpid(), 9)", 3, "by SIGKILL"),
+        (["lint", "level1", "--device", "host"], "os._exit(0)", 1, "with exit code 0"),
+        (["lint", "level1", "--device", "host"], "os.kill(os.getpid(), 11)", 1, "by SIGSEGV"),
+        (["lint", "level1", "--device", "host"], "os.kill(os.getpid(), 9)", 3, "by SIGKILL"),
     ],
 )
 def test_a_problem_that_ends_the_process_is_told_and_no_gate_passes(
@@ -972,7 +972,7 @@ def test_a_problem_that_ends_the_process_that_derives_its_sizes_is_told_and_the_
     place: Path, warm: WarmCommand
 ) -> None:
     (place / "problems/level1/16_matmul.py").write_text(f"import os\nos._exit(0)\n{PROBLEM}")
-    done = warm.run("problems", "lint", "level1", "--device", "cpu", cwd=place)
+    done = warm.run("problems", "lint", "level1", "--device", "host", cwd=place)
     assert done.returncode == 1
     assert "no small sizes can be derived: it ended the process that executed it; fix its file" in done.stdout
     assert "[2/2]" in done.stdout

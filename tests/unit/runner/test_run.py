@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from harness.catalog import CatalogError
 from harness.core.choices import DeviceKind
 from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import collect
+from harness.core.preparing import Preparing, TellPreparing
 from harness.core.status import Status
 from harness.core.task import Outcome
 from harness.results.writer import RunStore
@@ -121,3 +124,32 @@ def test_a_run_without_failure_does_not_stop(config: RunConfig) -> None:
     done, notes = evaluated(replace(config, stop_at_failure=True, pattern="naive"))
     assert len(done) == 2
     assert not notes
+
+
+def test_a_preparation_in_another_thread_is_told_in_the_calling_one(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell: list[TellPreparing] = []
+
+    @contextmanager
+    def opened(config: RunConfig, here: object, logs: Path, ahead: object, told: TellPreparing) -> Iterator[Scripted]:
+        tell.append(told)
+        told(Preparing(what="the device", done=0, total=1))
+        yield executor
+
+    def build(source: str) -> None:
+        tell[0](Preparing(what="headers", done=1, total=1))
+
+    executor = Scripted(builders=1)
+    executor.building = build
+    monkeypatch.setattr("harness.runner.run._open_executor", opened)
+    events: list[tuple[int, Event]] = []
+    evaluate_run(
+        replace(config, pattern="1_fast"),
+        environment=collect(),
+        on_event=lambda event: events.append((threading.get_ident(), event)),
+    )
+    prepared = [event.what for _, event in events if isinstance(event, Preparing)]
+    assert prepared == ["the device", "headers"]
+    assert {thread for thread, _ in events} == {threading.get_ident()}
+    assert isinstance(events[0][1], Preparing), "before the run starts"

@@ -328,9 +328,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["problems", "lint", "level1/1", "--problems", str(folder), "--device", "cpu"]) == 0
+    assert main(["problems", "lint", "level1/1", "--problems", str(folder), "--device", "host"]) == 0
     assert "✓ level1/1" in capsys.readouterr().out
-    assert main(["problems", "lint", str(folder), "--device", "cpu"]) == 1
+    assert main(["problems", "lint", str(folder), "--device", "host"]) == 1
     shown = capsys.readouterr()
     assert "✗ level1/2" in shown.out
     assert "zeros: equals the reference's output" in shown.out
@@ -339,7 +339,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["problems", "lint", str(folder / "level1" / "2_constant.py"), "--device", "cpu", "--json"]) == 1
+    assert main(["problems", "lint", str(folder / "level1" / "2_constant.py"), "--device", "host", "--json"]) == 1
     (held,) = json.loads(capsys.readouterr().out)
     assert (held["problem"], held["passed"], held["device"]) == ("level1/2", False, "cpu")
     assert {check["rule"] for check in held["checks"] if check["verdict"] == "broken"} >= {
@@ -351,9 +351,9 @@ def test_the_command_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_wrong_calls(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["problems", "lint", "level1/9", "--problems", str(folder), "--device", "cpu"]) == 2
+    assert main(["problems", "lint", "level1/9", "--problems", str(folder), "--device", "host"]) == 2
     assert main(["problems", "lint", "--problems", str(folder), "--device", "tpu"]) == 2
-    assert "auto, cpu or cuda" in capsys.readouterr().err
+    assert "auto, cuda, host" in capsys.readouterr().err
     if not torch.cuda.is_available():
         assert main(["problems", "lint", "--problems", str(folder), "--device", "cuda"]) == 3
 
@@ -406,7 +406,7 @@ def test_a_lint_cut_short_goes_on_with_what_is_left(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, table = tmp_path / "kept" / "lint.jsonl", tmp_path / "lint.md"
-    call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]
+    call = ["problems", "lint", str(folder), "--device", "host", "--out", str(out)]
     assert main([*call, "--budget", "1e-9"]) == 3
     assert "3 of 3 not checked; run again with --resume" in capsys.readouterr().err
     assert main([*call, "--shard", "1/3"]) == 0
@@ -436,7 +436,7 @@ def test_a_lint_cut_short_goes_on_with_what_is_left(
 def test_a_problem_that_memory_does_not_suffice_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hungry = "if x.dtype is torch.float64:\n    raise MemoryError('no')\nreturn torch.tanh(x)"
     (folder / "level1" / "2_constant.py").write_text(source(hungry))
-    assert main(["problems", "lint", "level1/2", "--problems", str(folder), "--device", "cpu"]) == 1
+    assert main(["problems", "lint", "level1/2", "--problems", str(folder), "--device", "host"]) == 1
     shown = capsys.readouterr()
     assert "loads" in shown.out
     assert "not enough memory to check it: this machine has too little free memory: use a smaller" in shown.out
@@ -446,7 +446,7 @@ def test_a_problem_that_memory_does_not_suffice_for(folder: Path, capsys: pytest
 def test_a_level_by_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "level2").mkdir()
     (folder / "level2" / "1_good.py").write_text(source("return torch.tanh(x)"))
-    call = ["problems", "lint", "level2", "--problems", str(folder), "--device", "cpu", "--json"]
+    call = ["problems", "lint", "level2", "--problems", str(folder), "--device", "host", "--json"]
     assert main(call) == 0
     assert [item["problem"] for item in json.loads(capsys.readouterr().out)] == ["level2/1"]
 
@@ -454,14 +454,14 @@ def test_a_level_by_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -
 def test_shares_are_even_and_together_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen = []
     for number in (1, 2):
-        main(["problems", "lint", str(folder), "--device", "cpu", "--shard", f"{number}/2", "--json"])
+        main(["problems", "lint", str(folder), "--device", "host", "--shard", f"{number}/2", "--json"])
         seen.append([item["problem"] for item in json.loads(capsys.readouterr().out)])
     assert seen == [["level1/1", "level1/3"], ["level1/2"]]
 
 
 def test_a_file_of_findings_that_is_none(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "lint.jsonl"
-    call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]
+    call = ["problems", "lint", str(folder), "--device", "host", "--out", str(out)]
     out.write_text('{"format": 1}\n{"format": 1}\n')
     assert main(call) == 2
     assert "pass --resume to continue it" in capsys.readouterr().err
@@ -479,7 +479,7 @@ def test_workloads_by_name_where_they_are_declared(folder: Path, capsys: pytest.
     level = folder / "level1"
     (level / "1_good.py").write_text(source("return torch.tanh(x)", "[torch.randn(N, 40)]", head="N = 24"))
     (level / "workloads.yaml").write_text("format: 1\nproblems:\n  1:\n    workloads: {full: {}, odd: {N: 23}}\n")
-    call = ["problems", "lint", "--device", "cpu", "--workload", "odd"]
+    call = ["problems", "lint", "--device", "host", "--workload", "odd"]
     assert main([*call, str(folder)]) == 0
     shown = capsys.readouterr()
     assert "odd on cpu" in shown.out
