@@ -140,6 +140,7 @@ def warmup_command(settings: Settings, config: ConfigFile = None, as_json: Json 
     with ended_by_signals(), ProgressView(quiet_stdout=as_json) as view:
         if not compile_modules(PACKAGE):
             say(f"can't write bytecode below {PACKAGE}: every process will compile the modules that it imports")
+        say("precompiling headers that are not cached")
         done = open_toolchain(
             settled.device,
             settled.cache_dir,

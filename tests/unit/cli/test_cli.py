@@ -30,6 +30,7 @@ from harness.cli.output import writable
 from harness.core.choices import DeviceKind
 from harness.core.config import ConfigError, RunConfig
 from harness.core.environment import Environment, MachineError
+from harness.core.preparing import Preparing, TellPreparing
 from harness.core.problem import Solution
 from harness.core.record import Record
 from harness.core.status import Status
@@ -1289,7 +1290,10 @@ def test_warmup_prepares_the_device_that_eval_would_take(
         def warm_up(self) -> dict[str, Any]:
             return {"precompiled": ["plain"]}
 
-    def open_toolchain(device: DeviceKind, cache: Path, *, checked: bool, syntax: str) -> Toolchain:
+    def open_toolchain(
+        device: DeviceKind, cache: Path, *, checked: bool, syntax: str, tell: TellPreparing
+    ) -> Toolchain:
+        tell(Preparing(what="headers, once for torch 2.13.0", done=1, total=1))
         opened.append((device, cache, checked, syntax))
         return Toolchain()
 
@@ -1298,6 +1302,7 @@ def test_warmup_prepares_the_device_that_eval_would_take(
     done = call("warmup", "--config", "my.yaml", "--unchecked", "--syntax", "nvcc", "--json")
     assert done.code == 0, done.err
     assert "precompiling headers that are not cached" in done.err, "there may be nothing to do"
+    assert "preparing headers, once for torch 2.13.0" in done.err
     assert json.loads(done.out)["done"] == {"precompiled": ["plain"]}
     assert opened == [(DeviceKind.HOST, place / "built", False, "nvcc")]
     assert "ready for device host" in call("warmup", "--device", "host", "--cache", "other").out

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.preparing import TellPreparing
 from harness.core.status import Status
 from harness.core.subprocesses import CommandPool
 from harness.hostcuda.toolchain import MANY_FULL, HostToolchain
@@ -241,7 +242,9 @@ def test_what_cublas_lacks_is_not_emulated_whether_its_header_is_named_or_not(bu
 def test_all_of_torch_is_precompiled_only_where_many_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Precompiled] = []
 
-    def noted(crew: CommandPool, headers: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+    def noted(
+        crew: CommandPool, headers: PreparedHeaders, kind: Precompiled, *, checked: bool, tell: TellPreparing
+    ) -> None:
         assert checked
         begun.append(kind)
         if kind is Precompiled.FULL:
@@ -263,7 +266,7 @@ def test_all_of_torch_is_precompiled_only_where_many_need_it(tmp_path: Path, mon
 def test_what_main_needs_is_precompiled_only_if_it_has_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Precompiled] = []
     monkeypatch.setattr(
-        "harness.hostcuda.translate.build.precompile", lambda crew, headers, kind, *, checked: begun.append(kind)
+        "harness.hostcuda.translate.build.precompile", lambda crew, headers, kind, *, checked, tell: begun.append(kind)
     )
     toolchain = HostToolchain(default_cache(), checked=True)
     for cpp, expected in (("void f();", [Precompiled.LEAN]), ("void f() {}", [Precompiled.LEAN, Precompiled.SWITCHED])):
