@@ -254,7 +254,7 @@ def load_problems(root: Path, named: str | None = None) -> Catalog:
 
 
 def ids_in(root: Path) -> list[str]:
-    """Return the ids of the problems in `root`, as `load_problems` has them, by the names of files alone."""
+    """Return the ids of the problems in `root` by the names of files alone."""
     root = here_or_shipped(root)
     folders = [entry for entry in (root, *_folders_below(root)) if entry.is_dir()] if root.is_dir() else []
     found = {

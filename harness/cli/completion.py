@@ -26,7 +26,7 @@ def one_of_words(words: Sequence[str]) -> Complete:
 
 
 def problem_ids(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the id of a problem in the folder of `--problems`; also the last one of several with commas."""
+    """Complete a problem id, or the last one of several with commas."""
     before, comma, begun = incomplete.rpartition(",")
     root = context.params.get("problems") or Path("problems")
     return [f"{before}{comma}{each}" for each in ids_in(Path(root)) if each.startswith(begun)]

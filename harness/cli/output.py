@@ -76,7 +76,7 @@ def option(name: str, text: str, *, complete: Callable[..., list[str]] | None = 
 
 
 def choice(name: str, words: Sequence[str], text: str, *, shown: bool = True) -> Any:
-    """Declare an option that takes one of `words`, which its help shows and shells complete."""
+    """Declare an option with fixed words, which help shows and shells complete."""
     return typer.Option(
         name,
         help=text,

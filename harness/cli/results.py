@@ -196,7 +196,7 @@ def show_feedback(
 
 
 def show_failures(store: RunStore, records: Sequence[Record]) -> None:
-    """Print the feedback for failed solutions, each below a line with its name and status."""
+    """Print the feedback for failed solutions, each below its name and status."""
     finder = SourceFinder(source_roots(None, [store]))
     for item in records:
         text = feedback_text(item, source=finder.source_of(item), log=log_of(store, item))

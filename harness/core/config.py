@@ -132,7 +132,7 @@ def setting(parse: Callable[[object], object], default: object, help: str, **mor
 
 
 def choice(words: Sequence[str], default: object, help: str, *, or_none: bool = False) -> Any:
-    """Declare a field that is a setting with one of `words`; with `or_none` it may be None, too."""
+    """Declare a setting that is one of `words`; with `or_none` also None."""
     parse: Callable[[object], object] = one_of(*words)
     return setting(optional(parse) if or_none else parse, default, help, choices=tuple(words))
 

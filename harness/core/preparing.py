@@ -1,4 +1,4 @@
-"""Progress of files that are made once for a machine: precompiled headers, libraries.
+"""Progress of what is made once for a machine: headers and libraries.
 
 Trusted side; a plain value. The first evaluation with an empty cache folder makes them, which takes minutes.
 """

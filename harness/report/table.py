@@ -56,7 +56,7 @@ class Fitting:
 
 
 def _widths(column: Column) -> tuple[int, int]:
-    """Return the least width in which a column's texts can be read, and that without line breaks.
+    """Return the least readable width of a column, and that without line breaks.
 
     A heading may always be wrapped.
     """

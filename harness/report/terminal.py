@@ -86,7 +86,7 @@ def speedup_of(record: Record) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RecordLine:
-    """A finished solution and its result; if the terminal is too narrow, on lines of their own."""
+    """A finished solution and its result, on one line if there is place."""
 
     head: Text
     result: Text
@@ -166,7 +166,7 @@ def summary(records: Sequence[Record], *, skipped: int, wall_s: float, statuses:
 
 
 def records_table(records: Sequence[Record]) -> Table:
-    """Render all records of a run, one in each row; what all have in common is the title."""
+    """Render all records of a run; what they have in common is the title."""
     ordered = sorted(records, key=lambda item: (item.problem, item.solution))
     cells: dict[str, list[str | Text]] = {
         "problem": [show.line(item.problem, 40) for item in ordered],
@@ -201,7 +201,7 @@ def said_by(author: Author | None) -> dict[str, str]:
 def run_page(
     head: Mapping[str, Any], records: Sequence[Record], notes: Sequence[str], *, everything: bool = False
 ) -> RenderableType:
-    """Render the result of each solution of a run; with `everything`, its settings and environment, too."""
+    """Render the results of a run; with `everything` also its settings."""
     parts: list[RenderableType] = [Text(f"run {show.line(head.get('run_id', '(no run.yaml)'))}", style="bold")]
     if authors := authors_in(head):
         parts.append(Fitting(authors_table(list(authors.values())), named=1))

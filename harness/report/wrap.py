@@ -10,8 +10,9 @@ _KEPT = re.compile(r"\s*[> ]?\s*\d+ \| |\s*[\^~ ]+$")
 
 
 def wrapped(text: str, width: int) -> str:
-    """Break lines longer than `width` columns at words; the rest of an indented line is indented further.
+    """Break lines longer than `width` columns at words.
 
+    The rest of an indented line is indented further.
     A word that is longer, such as a path, and quoted source stay whole.
     """
     return "\n".join(_wrapped_line(line, width) for line in text.split("\n"))

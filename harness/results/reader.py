@@ -70,7 +70,7 @@ def find_runs(path: Path) -> list[Path]:
 
 
 def latest_run(out: Path, *, besides: Path | None = None) -> Path | None:
-    """Return the run below `out` that started last, except `besides`; None if there is none.
+    """Return the run below `out` that started last, except `besides`, or None.
 
     Merged and imported runs do not count: no evaluation started them, so none continues them by default.
     """

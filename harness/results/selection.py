@@ -9,11 +9,11 @@ from harness.core.status import FAILED, Status
 
 
 def is_named(pattern: str | None, solution: str, problem: str) -> bool:
-    """Return whether the solution's name or its problem contains `pattern`, in any case; None selects all."""
+    """Return whether `pattern` is in the name or problem, in any case, or None."""
     wanted = (pattern or "").casefold()
     return wanted in solution.casefold() or wanted in problem.casefold()
 
 
 def has_status(wanted: str | None, status: Status) -> bool:
-    """Return whether a status is one of those that `--status` selects; None selects all."""
+    """Return whether `--status` selects a status; None selects all."""
     return wanted in (None, status.value) or (wanted == FAILED and status is not Status.passed)

@@ -103,7 +103,11 @@ def plan(config: RunConfig, on_rejected: Callable[[RejectedFile], None] | None =
 
 
 def _named(jobs: Sequence[PlannedSolution], pattern: str | None) -> list[PlannedSolution]:
-    """Return the solutions that `pattern` selects. Raises `CatalogError` if it selects none."""
+    """Return the solutions that `pattern` selects.
+
+    Raises:
+        CatalogError: It selects none.
+    """
     named = [job for job in jobs if is_named(pattern, job.solution.label, job.problem.id)]
     if not named:
         first = f"{jobs[0].solution.label} ({jobs[0].problem.id})"

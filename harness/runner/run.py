@@ -214,7 +214,7 @@ class _Run:
         self._faulty: set[str | None] = set()
 
     def tell(self, event: Preparing) -> None:
-        """Emit the progress of a preparation: at once from the calling thread, else when it reads its messages."""
+        """Emit the progress of a preparation in the calling thread."""
         (self._on_event if threading.get_ident() == self._thread else self._messages.put)(event)
 
     def run(self, runner: Submits, first: Sequence[Event]) -> None:

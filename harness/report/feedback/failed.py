@@ -115,7 +115,7 @@ def _compiler_error(record: Record, source: str | None) -> tuple[str, list[str]]
 
 
 def _outputs(record: Record, reason: str) -> list[Section]:
-    """Return one section for each wrong output or state, without what the reason says of it."""
+    """Return a section for each wrong output, without what the reason says."""
     wrong = [output for output in read.rows(record.evidence, "outputs") if _is_wrong(output)]
     more = [(f"{len(wrong) - MAX_OUTPUTS} more outputs are wrong", ["not listed here"])]
     shown: list[Section] = [
