@@ -286,6 +286,7 @@ def _as_last_failed(file: Path | None, options: Settings) -> tuple[Path | None, 
             raise StoreError(f"--last-failed: there is no run in {out}; name the solutions")
         say(f"solutions and settings as in {latest}")
         file = latest / "run.yaml"
+        options = {**options, "stop_at_failure": options["stop_at_failure"] or False}  # it left others out
     return file, {**options, "status": FAILED}
 
 

@@ -612,7 +612,13 @@ def test_the_table_of_settings_is_that_of_the_configuration(capsys: pytest.Captu
     assert main(["eval", "--help"]) == 0
     options = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE))
     shown = {option for row in rows.values() for option in re.findall(r"--[a-z-]+", row[0])}
-    assert shown == options - {"--config", "--json", "--server", "--sign"}  # these are no settings of a run
+    assert shown == options - {
+        "--config",
+        "--json",
+        "--last-failed",
+        "--server",
+        "--sign",
+    }  # these are no settings of a run
 
 
 def test_the_table_of_the_leaderboards_columns_has_them_all() -> None:

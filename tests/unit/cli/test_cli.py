@@ -303,7 +303,7 @@ def test_an_interrupt_tells_what_is_there(place: Path, call: Call) -> None:
 
 
 def test_last_failed_repeats_the_latest_run_for_what_failed_in_it(place: Path, call: Call) -> None:
-    assert call("eval", "solutions/ann", "--device", "host", "--seeds", "2", "--run-id", "r1").code == 0
+    assert call("eval", "solutions/ann", "--device", "host", "--seeds", "2", "-x", "--run-id", "r1").code == 0
     pipeline = Pipeline()
     done = call("eval", "--last-failed", pipeline=pipeline)
     assert done.code == 0, done.err
@@ -311,6 +311,7 @@ def test_last_failed_repeats_the_latest_run_for_what_failed_in_it(place: Path, c
     (config,) = pipeline.configs
     assert (config.status, config.paths, config.seeds) == ("failed", (Path("solutions/ann"),), 2)
     assert config.run_id != "r1"
+    assert not config.stop_at_failure, "all that failed, not the first"
     named = Pipeline()
     assert call("eval", "solutions", "--last-failed", "--device", "host", pipeline=named).code == 0
     assert (named.configs[0].status, named.configs[0].seeds) == ("failed", 3)

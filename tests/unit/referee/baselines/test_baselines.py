@@ -815,7 +815,7 @@ class TestTheCommand:
             (["--baseline", "fastest"], "one or several of"),
             (["level7/1"], "level7"),
             (["--workload", "huge"], "huge"),
-            (["--device", "tpu"], "auto, cuda or host"),
+            (["--device", "tpu"], "auto, cuda, host"),
             (["--solved", "nowhere"], "nowhere"),
             (["--resume"], "pass --out FOLDER too"),
             (["--jobs", "0"], "--jobs must be at least 1, not 0"),
