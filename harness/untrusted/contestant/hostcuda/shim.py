@@ -164,7 +164,7 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
 
 
 Launch = tuple[str, int, tuple[int, int, int], tuple[int, int, int]]
-"""A kernel that ran: name, launches, and grid and block of the last launch. The block of a Triton kernel is all zeros."""
+"""A kernel that ran: name, launches, grid and block of the last launch (the block of a Triton kernel: all zeros)."""
 
 
 def begin_call() -> None:
