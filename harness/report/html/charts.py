@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from markupsafe import Markup
@@ -50,7 +50,7 @@ class Scale:
     def ticks(self, most: int = 8) -> list[float]:
         """Return about `most` round values to label.
 
-        On a log axis they are 1, 2 or 5 times a power of 10, else multiples of such a value.
+        On a log axis they are 1, 2 or 5 times a power of 10; on a linear or short one, multiples of such a value.
         """
         if not self.log:
             raw = (self.high - self.low) / most
@@ -64,7 +64,7 @@ class Scale:
         if len(held) > most:
             every = math.ceil(len(powers) / most)
             held = [10.0**power for power in powers if power % every == 0 and self.low <= 10.0**power <= self.high]
-        return held
+        return held if len(held) > 2 else replace(self, log=False).ticks(most)
 
 
 def _chart(height: float, label: str, *parts: Markup, kind: str = "chart") -> Markup:
@@ -162,7 +162,7 @@ def speedups(timed: Sequence[ScoredRecord], colours: Mapping[str, str], link_of:
     bars = [
         _mark(
             Markup('<rect x="{}" y="{}" width="{}" height="{}"/>').format(
-                scale(low), tall(count), max(1, round(scale(high) - scale(low) - 1, 1)), round(floor - tall(count), 1)
+                scale(low), tall(count), max(3, round(scale(high) - scale(low) - 1, 1)), round(floor - tall(count), 1)
             ),
             f"{show.speedup(low)} to {show.speedup(high)}: {count} solution{'' if count == 1 else 's'}",
             "",

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from harness.catalog.authors import Author
 from harness.core.choices import DeviceKind
 from harness.core.record import Record
-from harness.core.status import Status
+from harness.core.status import VERDICT_FREE, Status
 from harness.report import figures
 from harness.report import format as show
 from harness.report.html import charts
@@ -92,14 +92,13 @@ def _cards(entries: Sequence[ScoredRecord], table: str) -> dict[str, Any]:
     """
     counted = Counter(entry.status for entry in entries)
     tally = score(entries)
-    reasons = [
-        (status.value, number, tone_of(status), show.explain(status), filtered(table, status=status.value))
-        for status, number in sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
-        if status is not Status.passed
-    ]
     tones = Counter[str]()
-    for status, number in counted.items():
-        tones[tone_of(status)] += number
+    reasons: dict[bool, list[tuple[str, int, str, str, str]]] = {True: [], False: []}
+    for status, number in sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])):
+        tone, link = tone_of(status), filtered(table, status=status.value)
+        tones[tone] += number
+        if status is not Status.passed:
+            reasons[status in VERDICT_FREE].append((status.value, number, tone, show.explain(status), link))
     judged = len(entries) - tones["unjudged"]
     shown = tally.speedup is not None
     return {
@@ -112,7 +111,8 @@ def _cards(entries: Sequence[ScoredRecord], table: str) -> dict[str, Any]:
             if tones[tone]
         ],
         "failed": tones["failed"] + tones["cheated"],
-        "reasons": reasons,
+        "reasons": reasons[False],
+        "unjudged": reasons[True],
         "failures": filtered(table, status="failed"),
         "passes": filtered(table, status=Status.passed.value),
         "speedup": show.speedup(tally.speedup) if shown else "",
@@ -145,7 +145,8 @@ def _figures(
         yield {
             "title": "Speedups",
             "svg": charts.speedups(timed, colours, link_of, f"speedup {over}"),
-            "caption": f"{len(timed)} timed solutions. Each dot is a solution; the bar marks its author's median.",
+            "caption": f"{len(timed)} timed solution{'' if len(timed) == 1 else 's'}. Each dot is a solution; the bar "
+            "marks its author's median.",
         }
         yield {
             "title": "fast_p",

@@ -140,6 +140,14 @@ class TestPage:
         assert f"2 {show.share(tally.fast_p[2.0])}" in words
         assert f"{show.share(tally.sol_fraction)} of the speed of light" in words
 
+    def test_results_without_a_verdict_are_no_failures(self) -> None:
+        unjudged = replace(RECORDS[0], solution="x.py", status=Status.harness_error, reason="no disk", speedup=None)
+        cards = rendered([*RECORDS[:1], unjudged]).split('<div class="cards">')[1].split("<table")[0]
+        words = " ".join(read(cards).text.split())
+        assert f"Passed {int(RECORDS[0].status is Status.passed)} of 1" in words
+        assert "without a verdict: 1 harness_error" in words
+        assert f"Failed {int(RECORDS[0].status is not Status.passed)} " in words
+
     def test_nothing_timed_is_said(self) -> None:
         host = [record for record in RECORDS if record.device is DeviceKind.HOST]
         page = rendered(host, with_figures=True)
@@ -381,6 +389,7 @@ class TestFigures:
     @pytest.mark.parametrize(
         ("scale", "expected"),
         [
+            (Scale(0.72, 1.45, 0, 100), [0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4]),
             (Scale(0.3, 30, 0, 100), [0.5, 1, 2, 5, 10, 20]),
             (Scale(0.0015, 4e5, 0, 100), [0.01, 1, 100, 10_000]),
             (Scale(0, 37, 0, 100, log=False), [0, 5, 10, 15, 20, 25, 30, 35]),
