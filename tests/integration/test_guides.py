@@ -240,6 +240,7 @@ NOT_RUN = {
     "make eval": "evaluates all of solutions/examples, minutes on a CPU; `make -C ../base warmup` above takes the same "
     "Makefile's path, and tests/integration/test_examples.py judges the examples",
     "make test": "these very tests",
+    "make docs": "needs the extra `docs`; .ci/run runs it",
     "harness eval solutions/examples": "the same as `make eval`",
     "harness eval solutions/ --device cuda --shard $SLURM_ARRAY_TASK_ID/8 "
     "--run-id $SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID --resume": "needs SLURM; test_parts.py runs its script",
