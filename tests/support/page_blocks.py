@@ -38,5 +38,5 @@ def _normalised(line: str) -> str:
 
 
 def _is_among(wanted: str, lines: list[str]) -> bool:
-    pattern = ".*".join(re.escape(part) for part in wanted.split("…"))
+    pattern = ".*".join(re.escape(part) for part in re.split(r"\s*…\s*", wanted))
     return any(re.fullmatch(pattern, line) for line in lines)
