@@ -63,10 +63,10 @@ test: checks
 test-changed: checks
 	@$(PYTEST) --changed $(or $(BASE),origin/main)
 
-# The variable silences an advertisement of the theme for its successor.
+# The variable silences an advertisement of the theme for its successor. With --quiet, --strict would see no warning.
 docs: $(INSTALLED)
 	@$(RUN) -c "import material, mkdocstrings_handlers.python" 2>/dev/null || $(RUN) -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict --config-file .mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --config-file .mkdocs.yml
 	echo "build/site/index.html; with search: $(RUN) -m http.server --directory build/site"
 
 mutants: $(INSTALLED)

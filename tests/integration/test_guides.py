@@ -382,10 +382,14 @@ def test_every_block_of_a_page_is_run_or_says_why_not() -> None:
 
 def test_the_guides_that_readers_are_promised_exist_and_are_linked() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for path in PAGES:
+    for path in (ROOT / "README.md", *GUIDES.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#:\s]+)\)", text):
-            assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+            linked_to = (path.parent / target).resolve()
+            assert linked_to.exists(), f"{path.name} links to {target}, which is not there"
+            assert path.name == "README.md" or linked_to.is_relative_to(GUIDES), (
+                f"{path.name}: the site has no {target}"
+            )
     linked = {Path(target).name for target in re.findall(r"\]\((harness/guides/[^)#\s]+)\)", readme)}
     for path in GUIDES.glob("*.md"):
         linked |= {Path(target).name for target in re.findall(r"\]\(([a-z_]+\.md)\)", path.read_text(encoding="utf-8"))}
