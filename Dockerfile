@@ -24,9 +24,11 @@ COPY . /opt/source/
 RUN /opt/harness/bin/pip install --no-cache-dir -c /opt/source/constraints.txt /opt/source
 
 # The user may be any (docker run --user), so these folders are everybody's. Without a name for the user's id, libraries
-# read USER and HOME.
-RUN mkdir -m 1777 /cache /work /home/harness
+# read USER and HOME. The cache holds what the first evaluation on a CPU would otherwise compile for a minute or two.
 ENV PATH=/opt/harness/bin:$PATH HARNESS_CACHE=/cache HOME=/home/harness USER=harness
+RUN mkdir -m 1777 /cache /work /home/harness \
+    && harness warmup --device host \
+    && chmod -R a+rwX /cache
 VOLUME /cache
 WORKDIR /work
 USER 1000:1000
