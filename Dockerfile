@@ -20,15 +20,16 @@ ARG PIP_NO_INDEX
 COPY constraints.txt /opt/source/
 RUN python3 -m venv /opt/harness \
     && /opt/harness/bin/pip install --no-cache-dir -c /opt/source/constraints.txt torch
-COPY . /opt/source/
-RUN /opt/harness/bin/pip install --no-cache-dir -c /opt/source/constraints.txt /opt/source
 
 # The user may be any (docker run --user), so these folders are everybody's. Without a name for the user's id, libraries
 # read USER and HOME. The cache holds what the first evaluation on a CPU would otherwise compile for a minute or two.
 ENV PATH=/opt/harness/bin:$PATH HARNESS_CACHE=/cache HOME=/home/harness USER=harness
-RUN mkdir -m 1777 /cache /work /home/harness \
+COPY . /opt/source/
+RUN pip install --no-cache-dir -c /opt/source/constraints.txt /opt/source \
+    && mkdir -m 1777 /cache /work /home/harness \
     && harness warmup --device host \
-    && chmod -R a+rwX /cache
+    && chmod -R a+rwX /cache \
+    && cp /opt/source/seccomp.json /opt/harness/
 VOLUME /cache
 WORKDIR /work
 USER 1000:1000
