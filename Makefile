@@ -2,6 +2,7 @@
 # make test    ruff, mypy, import contracts, and the fast tier of the tests (FILES="tests/unit/core": only these tests)
 # make test-changed  the tests that a change since BASE (default: origin/main) may affect
 # make test-all      ruff, mypy, import contracts, and all tests (SHARD=1/4: a quarter of the files)
+# make docs    the guides as a site with search and an API reference, in build/site; a warning is an error
 # make mutants MODULE=harness/referee/timing/claims.py   small changes that the module's tests do not notice
 # make warmup  what the first evaluation would otherwise wait for (done once, cached)
 # make clean   remove .venv and caches
@@ -35,7 +36,7 @@ endif
 
 PYTEST = $(RUN) -m pytest -q $$($(RUN) -c "import xdist" 2>/dev/null && echo "-n $(WORKERS) --dist loadgroup")
 
-.PHONY: eval test test-all test-changed mutants checks warmup clean install
+.PHONY: eval test test-all test-changed docs mutants checks warmup clean install
 .DEFAULT_GOAL := eval
 
 install: $(INSTALLED)
@@ -61,6 +62,12 @@ test: checks
 
 test-changed: checks
 	@$(PYTEST) --changed $(or $(BASE),origin/main)
+
+# The variable silences an advertisement of the theme for its successor. With --quiet, --strict would see no warning.
+docs: $(INSTALLED)
+	@$(RUN) -c "import material, mkdocstrings_handlers.python" 2>/dev/null || $(RUN) -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --config-file .mkdocs.yml
+	echo "build/site/index.html; with search: $(RUN) -m http.server --directory build/site"
 
 mutants: $(INSTALLED)
 	@$(RUN) -c "import cosmic_ray" 2>/dev/null || $(RUN) -m pip install -q -c constraints.txt -e '.[mutants]'

@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 
 from harness.catalog.source_lookup import SourceFinder
-from harness.cli.output import UNABLE, Json, fail, opened, option, print_json, put, say
+from harness.cli.output import UNABLE, Json, fail, opened, option, print_json, put
 from harness.cli.results import Baseline, Runs, find, known_authors, log_of, recorded_baseline, source_roots
 from harness.report import figures
 from harness.report.feedback import feedback
-from harness.report.html import Item, render
-from harness.report.html.page import Changes
+from harness.report.html import Changes, Item, render
 from harness.results.compare import compare_runs
 from harness.results.reader import StoreError, timestamp
 from harness.results.scoring import EAGER, LikeGroup, by_group, entries_of
@@ -75,9 +74,6 @@ def report_command(
         others = [held.folder.name for held in stores if held.folder.resolve() != before.folder.resolve()]
         name = others[0] if len(others) == 1 else f"the {len(others)} other runs"
         changes = Changes(before=before.folder.name, after=name, found=compare_runs(before.records(), later))
-    if not no_figures and not figures.available():
-        say(f"the page has no figures: {figures.MissingPlots()}")
-        no_figures = True
     page = render(
         items,
         title=title,

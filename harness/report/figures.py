@@ -1,8 +1,8 @@
-"""Draw the figures of a report: speedups, fast_p curves, roofline.
+"""Draw the figures of `harness plot`: speedups, fast_p curves, roofline.
 
 Pure functions: entries in, `Figure` objects or bytes out. There is one set for each group of comparable results.
-matplotlib is imported only to draw, so that reports work without it (`MissingPlots`). Names in figures come from
-submissions: no markup or formula in them is interpreted.
+matplotlib is imported only to draw (`MissingPlots`). Names in figures come from submissions: no markup or formula in
+them is interpreted. The page of a report draws the same data (`html/charts.py`).
 """
 
 from __future__ import annotations
@@ -46,15 +46,6 @@ class MissingPlots(Exception):
 
     def __init__(self) -> None:
         super().__init__("figures need matplotlib: run `pip install 'kernel-harness[plots]'`")
-
-
-def available() -> bool:
-    """Return whether matplotlib is installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,13 +187,29 @@ def colours_of(entries: Sequence[ScoredRecord]) -> dict[str, str]:
     return {**dict(zip(ordered[: MAX_AUTHORS - 1], COLOURS, strict=False)), OTHERS: "#777777"}
 
 
-def _by_author(entries: Sequence[ScoredRecord], colours: Mapping[str, str]) -> dict[str, list[ScoredRecord]]:
+def by_author(entries: Sequence[ScoredRecord], colours: Mapping[str, str]) -> dict[str, list[ScoredRecord]]:
     """Group entries by the names in `colours`, in this order, without empty groups."""
     held: dict[str, list[ScoredRecord]] = {name: [] for name in colours}
     for entry in entries:
         name = show.line(entry.author, 40)
         held[name if name in held else OTHERS].append(entry)
     return {name: own for name, own in held.items() if own}
+
+
+def histogram_edges(values: Sequence[float], *, most: int = 60) -> list[float]:
+    """Return the edges of bins on a log axis that hold all `values`.
+
+    There are at most eight bins per doubling, and `most` in total, so that bars stay distinguishable.
+    """
+    low, high = min(values), max(values)
+    steps = max(8, min(most, math.ceil(8 * math.log2(max(high / low, 1.01)))))
+    return [low / 1.001 * (high * 1.002 / low) ** (step / steps) for step in range(steps + 1)]
+
+
+def fast_p_steps(entries: Sequence[ScoredRecord]) -> list[tuple[float, float]]:
+    """Return (p, fast_p from this p on) for each p > 0 at which fast_p changes."""
+    counted = sorted(entry.counted for entry in entries if entry.counted is not None)
+    return [(p, (len(counted) - rank) / len(entries)) for rank, p in enumerate(counted, start=1)]
 
 
 def _speedup_axis(axes: Axes, low: float, high: float) -> None:
@@ -222,15 +229,12 @@ def _speedup_axis(axes: Axes, low: float, high: float) -> None:
 def _speedups(timed: Sequence[ScoredRecord], over: str, colours: Mapping[str, str]) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    authors = _by_author(timed, colours)
+    authors = by_author(timed, colours)
     figure = _figure(2.6 + 0.28 * len(authors))
     histogram, rows = figure.subplots(2, 1, sharex=True, height_ratios=[2, 0.5 + 0.3 * len(authors)])
     values = [entry.speedup or 1.0 for entry in timed]
     low, high = min(values), max(values)
-    # At most eight bins per doubling, and at most 60 in total, so that bars stay distinguishable.
-    steps = max(8, min(60, math.ceil(8 * math.log2(max(high / low, 1.01)))))
-    edges = [low / 1.001 * (high * 1.002 / low) ** (step / steps) for step in range(steps + 1)]
-    histogram.hist(values, bins=edges, color=COLOURS[0], edgecolor="white", linewidth=0.4)
+    histogram.hist(values, bins=histogram_edges(values), color=COLOURS[0], edgecolor="white", linewidth=0.4)
     histogram.set_ylabel("solutions")
     histogram.yaxis.set_major_locator(MaxNLocator(integer=True))
     for place, (name, own) in enumerate(authors.items()):
@@ -253,13 +257,12 @@ def _fast_p(entries: Sequence[ScoredRecord], over: str, colours: Mapping[str, st
     low, high = min([0.1, *speedups]), max([2.0, *speedups])
     figure = _figure(3.6)
     axes = figure.subplots()
-    for place, (name, own) in enumerate(_by_author(judged, colours).items()):
-        held = sorted(entry.counted for entry in own if entry.counted is not None)
-        places = [low / 2, *held, high * 2]
-        shares = [(len(held) - rank) / len(own) for rank in range(len(held) + 1)]
+    for place, (name, own) in enumerate(by_author(judged, colours).items()):
+        steps = fast_p_steps(own)
+        first, last = len(steps) / len(own), steps[-1][1] if steps else 0.0
         axes.step(
-            places,
-            [*shares, shares[-1]],
+            [low / 2, *(p for p, _ in steps), high * 2],
+            [first, *(share for _, share in steps), last],
             where="post",
             color=colours[name],
             linestyle=LINES[place % len(LINES)],

@@ -1,7 +1,8 @@
 """Every command that the README and the guides show is run, as a newcomer would type it, in a folder of small inputs.
 
 A command that is neither in `RUNS` nor in `NOT_RUN` fails, and so does an entry that no page shows any more. Python and
-YAML in the guides are run and read too.
+YAML in the guides are run and read too, and output that they show is compared: a block that is in none of the lists
+fails. `test_tutorials.py` follows the tutorials.
 
 Commands that only read, print or check files are called in this process. Those that evaluate are processes. Without a
 GPU, several of these share the builders and referees of one server.
@@ -16,15 +17,18 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 import yaml
 
+import harness
 from harness import Harness
 from harness.catalog import load_problems
 from harness.catalog.authors import AUTHOR_TEXTS
@@ -33,7 +37,9 @@ from harness.cli.app import COMMANDS, GROUPS
 from harness.cli.ci import read_gates
 from harness.core.config import KEYS, TIMING_KEYS
 from harness.core.environment import collect
+from harness.core.policy import Policy, parse_policy
 from harness.report.csv import COLUMNS
+from tests.support.page_blocks import absent_lines, blocks_in
 from tests.support.paths import ROOT
 
 GUIDES = ROOT / "harness" / "guides"
@@ -144,7 +150,7 @@ RUNS: dict[str, As] = {
         ),
         said="matmul",
     ),
-    "harness problems list [level1 ...]": As(lines=("harness problems list level1 level2 --quick",), said="matmul"),
+    "harness problems list [level1 ...]": As(lines=("harness problems list level1 level2 --gpu H200",), said="matmul"),
     "harness problems derive --write": As(said="derived"),
     "harness problems lint": As(said="11 checked, none breaks a rule"),
     "harness problems lint level1/16 my_problems/ --json": As(said='"problem": "level1/7"'),
@@ -240,6 +246,7 @@ NOT_RUN = {
     "make eval": "evaluates all of solutions/examples, minutes on a CPU; `make -C ../base warmup` above takes the same "
     "Makefile's path, and tests/integration/test_examples.py judges the examples",
     "make test": "these very tests",
+    "make docs": "needs the extra `docs`; .ci/run runs it",
     "harness eval solutions/examples": "the same as `make eval`",
     "harness eval solutions/ --device cuda --shard $SLURM_ARRAY_TASK_ID/8 "
     "--run-id $SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID --resume": "needs SLURM; test_parts.py runs its script",
@@ -260,6 +267,37 @@ NOT_RUN = {
     "harness eval --allow-degenerate": "the name of an option; test_degenerate.py evaluates with it",
 }
 """Command as shown -> why it is not run here, and what tests it instead."""
+
+CODE = {
+    # `place` writes these, and commands evaluate them.
+    ("README.md", "python"): 2,
+    ("README.md", "yaml"): 1,
+    ("writing_a_problem.md", "python"): 1,
+    ("writing_a_problem.md", "yaml"): 1,
+    ("writing_a_solution.md", "python"): 1,
+    # test_the_python_guides_code_runs, test_what_the_guides_say_in_yaml_is_read
+    ("python.md", "python"): 2,
+    ("results.md", "python"): 1,
+    ("results.md", "yaml"): 1,
+    ("ci.md", "yaml"): 1,
+    ("trust.md", "yaml"): 1,
+}
+"""Page and language -> how many of its blocks tests run or read."""
+
+OUTPUT = {
+    "verdicts.md": "harness show results/<run>",
+    "problems.md": "harness problems list [level1 ...]",
+}
+"""Page -> the command that prints the page's first block of output."""
+
+OUTPUT_ELSEWHERE = {
+    ("README.md", "✓ passed"): "on an H200; tests/integration/test_examples.py has the statuses",
+    ("README.md", "✗ data_race"): "the same, on the host device",
+    ("README.md", "harness/core/"): "no output: test_the_readme_is_short_and_complete",
+    ("verdicts.md", "too inexact for fp32"): "the tutorial about leaderboards prints it",
+    ("verdicts.md", "past, line 10"): "tests/unit/referee/contestants/test_crash_report.py",
+}
+"""Page and beginning of other blocks of output -> what shows that they are true."""
 
 TORCH = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, {}):\n        return {}\n"
 
@@ -320,18 +358,49 @@ def test_what_is_run_is_what_is_shown(shown: str) -> None:
             assert line.split()[:2] == shown.split()[:2]
 
 
+def test_every_block_of_a_page_is_run_or_says_why_not() -> None:
+    found: Counter[tuple[str, str]] = Counter()
+    output = []
+    for path in (*PAGES, *sorted((GUIDES / "design").glob("*.md"))):
+        text = path.read_text(encoding="utf-8")
+        assert 2 * len(list(blocks_in(text))) == len(re.findall(r"^\s*```", text, flags=re.MULTILINE)), path.name
+        for block in blocks_in(text):
+            if block.language in ("", "bash"):
+                assert shown_in(f"```\n{block.text}```"), f"{path.name}, line {block.line}: no command; is it output?"
+            elif block.language == "text":
+                output.append((path.name, block.text))
+            else:
+                found[path.name, block.language] += 1
+    assert dict(found) == CODE, "add a test of the block, and count it in CODE"
+    firsts = {page: next(text for name, text in output if name == page) for page in OUTPUT}
+    others = [(name, text) for name, text in output if firsts.get(name) != text]
+    assert len(others) == len(OUTPUT_ELSEWHERE)
+    assert all(
+        any(name == page and text.startswith(start) for page, start in OUTPUT_ELSEWHERE) for name, text in others
+    )
+
+
 def test_the_guides_that_readers_are_promised_exist_and_are_linked() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for path in PAGES:
+    for path in (ROOT / "README.md", *GUIDES.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#:\s]+)\)", text):
-            assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+            linked_to = (path.parent / target).resolve()
+            assert linked_to.exists(), f"{path.name} links to {target}, which is not there"
+            on_site = path.parent == ROOT or linked_to.is_relative_to(GUIDES)
+            assert on_site, f"{path.name} links to {target}, which is not on the site"
     linked = {Path(target).name for target in re.findall(r"\]\((harness/guides/[^)#\s]+)\)", readme)}
     for path in GUIDES.glob("*.md"):
         linked |= {Path(target).name for target in re.findall(r"\]\(([a-z_]+\.md)\)", path.read_text(encoding="utf-8"))}
     assert {path.name for path in GUIDES.glob("*.md")} <= linked
     wanted = {"writing_a_problem", "writing_a_solution", "verdicts", "trust", "time", "long_runs", "ci", "python"}
     assert wanted <= {path.stem for path in GUIDES.glob("*.md")}
+
+
+def test_the_api_reference_has_all_that_the_package_offers() -> None:
+    text = (GUIDES / "api.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^::: harness\.api\.|`harness\.)(\w+)", text, flags=re.MULTILINE))
+    assert named >= {name for name in harness.__all__ if not name.startswith("__")}
 
 
 def test_the_readme_is_short_and_complete() -> None:
@@ -409,7 +478,7 @@ def _copy_problems(level: str, numbers: tuple[int, ...], target: Path) -> None:
         shutil.copy(source, target)
     declared = yaml.safe_load((ROOT / "problems" / level / "workloads.yaml").read_text(encoding="utf-8"))
     declared["problems"] = {number: declared["problems"][number] for number in numbers}
-    (target / "workloads.yaml").write_text(yaml.safe_dump(declared), encoding="utf-8")
+    (target / "workloads.yaml").write_text(yaml.safe_dump(declared, sort_keys=False), encoding="utf-8")
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -529,6 +598,18 @@ def _run(
     done_already.printed.update(zip(lines, printed, strict=True))
 
 
+@pytest.mark.xdist_group("guides")
+@pytest.mark.parametrize("page", OUTPUT)
+def test_what_a_page_shows_of_a_commands_output_is_printed(
+    page: str, place: Path, done_already: Done, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _run(OUTPUT[page], place, done_already, request, capfd)
+    printed = "".join(done_already.printed[line] for line in RUNS[OUTPUT[page]].lines or (OUTPUT[page],))
+    text = (GUIDES / page).read_text(encoding="utf-8")
+    shown = next(block.text for block in blocks_in(text) if block.language == "text")
+    assert not absent_lines(shown, printed), printed
+
+
 def _printed_by(
     line: str, place: Path, variables: dict[str, str], codes: tuple[int, ...], capfd: pytest.CaptureFixture[str]
 ) -> str:
@@ -585,6 +666,17 @@ def test_what_the_guides_say_in_yaml_is_read(place: Path) -> None:
     problem = load_problems(place / "my_problems")["level1/7"]
     assert {"full", "small", "odd"} == set(problem.workloads)
     assert set(yaml.safe_load(code_in("results.md", "yaml")[0])) == set(AUTHOR_TEXTS)
+    policy = parse_policy(yaml.safe_load(code_in("trust.md", "yaml")[0])["policy"])
+    assert policy == Policy(
+        require_custom_kernel=True, refuse_labels=("specialised_shape", "unexplained_time"), min_own_share=0.5
+    )
+
+
+def test_the_guide_to_results_reads_the_records_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, Any] = {}
+    exec(compile(code_in("results.md", "python")[0], "results.md", "exec"), names)
+    assert RUN in set(names["frame"].run)
 
 
 def test_the_example_for_a_solution_is_judged_right_by_the_guide_about_problems(place: Path) -> None:

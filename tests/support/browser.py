@@ -83,14 +83,20 @@ class Page:
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **extra)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
-    def screenshot(self, width: int, height: int, scale: float = 1.0) -> bytes:
-        """The top of the page in the light theme as a PNG of `width` x `height` pixels; `scale` below 1 shrinks it."""
+    def screenshot(
+        self, width: int, height: int, scale: float = 1.0, *, scheme: str = "light", top: str = "body"
+    ) -> bytes:
+        """The page from the element `top` on in a theme, as a PNG of `width` x `height` pixels.
+
+        `scale` below 1 shrinks it.
+        """
         shown = {"width": round(width / scale), "height": round(height / scale)}
-        self.send("Emulation.setDeviceMetricsOverride", **shown, deviceScaleFactor=1, mobile=False)
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
         self.send("Emulation.setScrollbarsHidden", hidden=True)
+        self.send("Emulation.setDeviceMetricsOverride", **shown, deviceScaleFactor=1, mobile=False)
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         try:
-            clip = {"x": 0, "y": 0, **shown, "scale": scale}
+            self.evaluate(f"document.querySelector({json.dumps(top)}).scrollIntoView()")
+            clip = {"x": 0, "y": self.evaluate("scrollY"), **shown, "scale": scale}
             return base64.b64decode(self.send("Page.captureScreenshot", format="png", clip=clip)["data"])
         finally:
             self.send("Emulation.setScrollbarsHidden", hidden=False)

@@ -286,7 +286,7 @@ def main() -> None:
     except RuntimeError as error:
         found["check"] = str(error).splitlines()[0]
     found["reports"] = shim.collect_reports()
-    found["launches"] = [launch[0] for launch in shim.launches()]
+    found["launches"] = [launch[0] for launch in shim.launches_of_call()]
     found["broken"] = broken(m)
     sys.stdout.write("\n" + json.dumps(found) + "\n")
 

@@ -23,7 +23,9 @@ from harness.devices.device import Device
 from harness.devices.layout import copied, with_strides_of
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
+from harness.referee.problem.checksum import checksums
 from harness.referee.problem.choices import Choices, IndexChoice
+from harness.referee.problem.chunks import TEMPORARY_BYTES, slices
 from harness.referee.problem.convolution import MatrixConvolutions
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.longest_sum import LongestSum
@@ -211,7 +213,7 @@ class Reference:
                 change of inputs or state, no finite value.
         """
         leaves, _ = flatten(list(arguments))
-        before = [copied(leaf) for leaf in leaves]
+        before = [_mark(leaf) for leaf in leaves]  # no copies: large inputs leave no room for them
         after = [leaf.detach() for leaf in leaves]  # other tensor objects: the call may change a tensor's shape
         writes = [times_written(leaf) for leaf in leaves]
         held = self._held = Attributes(self.model)
@@ -248,11 +250,11 @@ class Reference:
                 )
         if made := sorted(state.keys() - self.initial_state.keys()):
             raise ProblemError(f"the reference's state {made[0]} is created in a call; create it in the constructor")
+        changed = [n for n, leaf in enumerate(after) if before[n] != _mark(leaf)]
         self._traits = Traits(
             draws_random=self._random_state() != random_before,
             # A write without effect on this draw (a clamp) may have one on the next.
-            mutates_inputs=writes != [times_written(leaf) for leaf in leaves]
-            or any(not same_bits(a, b) for a, b in zip(before, after, strict=True)),
+            mutates_inputs=writes != [times_written(leaf) for leaf in leaves] or bool(changed),
             updates_state=tuple(
                 name for name, value in state.items() if not torch.equal(value, self.initial_state[name])
             ),
@@ -265,13 +267,11 @@ class Reference:
                 if not leaf.is_contiguous() or leaf.is_neg() or leaf.is_conj()
             },
             counters=self._counters(state),
-            destinations=tuple(n for n, pair in enumerate(zip(before, after, strict=True)) if not same_bits(*pair))
-            if not outputs
-            else (),
+            destinations=tuple(changed) if not outputs else (),
             reshaped={
                 number: tuple(leaf.shape)
-                for number, (leaf, old) in enumerate(zip(leaves, before, strict=True))
-                if leaf.shape != old.shape
+                for number, (leaf, (shape, _)) in enumerate(zip(leaves, before, strict=True))
+                if leaf.shape != shape
             },
             longest_sum=counting.terms,
             choosing=tuple(choices.of(outputs)),
@@ -650,7 +650,13 @@ def any_finite(tensor: torch.Tensor) -> bool:
     """Return whether any value is finite, or there are none."""
     if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
         return True
-    return bool(torch.isfinite(tensor.float() if tensor.element_size() == 1 else tensor).any())
+    pieces = (piece for _, (piece,) in slices(TEMPORARY_BYTES // 16, tensor) if piece is not None)
+    return any(bool(torch.isfinite(piece.float() if piece.element_size() == 1 else piece).any()) for piece in pieces)
+
+
+def _mark(tensor: torch.Tensor) -> tuple[torch.Size, int]:
+    """Return a tensor's shape and checksum, which differ if a call changed it."""
+    return tensor.shape, int(checksums([tensor], salt="inputs of a call"))
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

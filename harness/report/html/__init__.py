@@ -4,7 +4,7 @@ Trusted side. Pure functions. The page is one file that loads nothing, and its c
 Jinja's autoescape escapes all text of submissions.
 """
 
-from harness.report.html.page import Item, render
-from harness.report.html.svg import inline, strip
+from harness.report.html.page import Changes, render
+from harness.report.html.tables import Item
 
-__all__ = ["Item", "inline", "render", "strip"]
+__all__ = ["Changes", "Item", "render"]

@@ -338,11 +338,14 @@ class Contestant:
         return Ready()
 
     def _census(self, burst: Burst, *, marked: bool) -> CensusTaken:
-        """Run one more call with its GPU work recorded, or marked for a profiler."""
+        """Run one more call with its GPU work recorded, or marked for a profiler.
+
+        The host device counts launches anyway, so there the latest call counts.
+        """
         from harness.untrusted.contestant import cupti
 
         if self._shim is not None:
-            return CensusTaken(rows=cupti.counted(self._shim.launches()), complete=True)
+            return CensusTaken(rows=cupti.counted(self._shim.launches_of_call()), complete=True)
         try:
             watch = cupti.Marks() if marked else cupti.Trace()
             (call,), (late,) = burst.calls, self._late_words(burst.calls)
@@ -373,6 +376,8 @@ class Contestant:
         if call.seed is not None:
             self._device.reseed(call.seed)
         snapshot = OutputSnapshot(outputs, self._shim)
+        if self._shim is not None:
+            self._shim.begin_call()
 
         def forward() -> object:
             result = self._model(*arguments) if around is None else around(lambda: self._model(*arguments))

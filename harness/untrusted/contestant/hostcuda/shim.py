@@ -26,9 +26,10 @@ from harness.untrusted.contestant.hostcuda.triton_interpreter import triton_laun
 __all__ = [
     "activate",
     "as_host",
+    "begin_call",
     "clear",
     "collect_reports",
-    "launches",
+    "launches_of_call",
     "load_module",
     "mark_cuda",
     "note_calls",
@@ -42,6 +43,7 @@ _runtime: RuntimeLibrary | None = None
 _bridge: Any = None
 _not_emulated: list[dict[str, Any]] = []
 _calls: int | None = None
+_launched_before: dict[str, int] = {}
 
 _CALLS_THAT_TELL = 2
 
@@ -161,11 +163,23 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
     return found + [report for report in _leaks(since_mark=True) if report["count"] >= _calls]
 
 
-def launches() -> list[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]:
-    """Return the kernels that ran, CUDA's and Triton's: name, launches, grid, block.
+Launch = tuple[str, int, tuple[int, int, int], tuple[int, int, int]]
+"""A kernel that ran: name, launches, grid and block of the last launch (the block of a Triton kernel: all zeros)."""
 
-    Grid and block are those of the last launch. The block of a Triton kernel is all zeros.
-    """
+
+def begin_call() -> None:
+    """Begin a call of the solution, for `launches_of_call`."""
+    global _launched_before
+    _launched_before = {name: count for name, count, _, _ in _launches()}
+
+
+def launches_of_call() -> list[Launch]:
+    """Return the kernels, CUDA's and Triton's, that ran since the latest `begin_call`."""
+    counted = [(name, count - _launched_before.get(name, 0), grid, block) for name, count, grid, block in _launches()]
+    return [launch for launch in counted if launch[1] > 0]
+
+
+def _launches() -> list[Launch]:
     return _need().launches() + triton_launches()
 
 
