@@ -1,7 +1,7 @@
-"""Find out what a container withholds, and the flags of `docker run` or `podman run` that give it back.
+"""Find out what a container withholds, and the flags that give it back.
 
-Trusted side. `Surroundings.collect` looks at this process, `withheld` draws the conclusions. The flags are explained in
-guides/container.md.
+Trusted side. The flags are those of `docker run` or `podman run`; guides/container.md explains them.
+`Surroundings.collect` looks at this process, `withheld` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withheld:
-    """One thing that the sandbox lacks, and the flag (`--...`) or setting that gives it back."""
+    """One thing that the sandbox lacks, and the flag or setting that returns it."""
 
     what: str
     remedy: str
 
 
 def withheld(around: Surroundings, sandbox: SandboxReport) -> list[Withheld]:
-    """List what was taken from the sandbox from outside; empty if it has full strength.
+    """List what the surroundings take from the sandbox; empty at full strength.
 
     Several causes may refuse the same thing, and the kernel reports only the first. So every cause that is present is
     listed if it could explain what is missing.
@@ -120,7 +120,7 @@ def _root_lacks(capabilities: int) -> tuple[str, ...]:
 
 
 def _container(environment: Mapping[str, str]) -> str | None:
-    """Name the kind of container: by the file that its program leaves, or by the usual variable."""
+    """Name the kind of container, by the file that marks it or by a variable."""
     for name, path in _MARKS.items():
         if os.path.exists(path):
             return name
@@ -166,7 +166,7 @@ def _loads(library: str) -> bool:
 
 
 def _has_cupti() -> bool:
-    """Return whether CUPTI is there: from a package beside torch, or where the loader finds it."""
+    """Return whether CUPTI is installed: beside torch, or where the loader looks."""
     packages = sysconfig.get_path("purelib")
     beside = glob.glob(f"{glob.escape(packages)}/nvidia/*/lib/libcupti.so*")
     return bool(beside) or any(_loads(f"libcupti.so{version}") for version in (".13", ".12", ""))
