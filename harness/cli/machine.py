@@ -30,6 +30,7 @@ from harness.report.details import details
 from harness.report.peaks import peaks_facts
 from harness.results.reader import new_run_id
 from harness.runner import doctor
+from harness.runner.container import Surroundings
 from harness.runner.executors.toolchains import open_toolchain
 from harness.sandbox import probe
 
@@ -78,6 +79,7 @@ def doctor_command(
         ncu=doctor.ncu_version(),
         cache_dir=cache_dir,
         cache_fault=cache_fault(cache_dir),
+        around=Surroundings.collect(),
         shares_cxx=doctor.cxx_runtime(find_gxx()),
     )
     if as_json:

@@ -18,6 +18,7 @@ from harness.core.choices import DeviceKind
 from harness.core.environment import Environment, cuda_unusable
 from harness.core.executables import find_nvcc, output_of
 from harness.referee.audit.auditor import find_sanitizer
+from harness.runner.container import Surroundings, withheld
 from harness.runner.profile.ncu import find_ncu
 from harness.sandbox import SandboxReport
 
@@ -86,6 +87,7 @@ def diagnose(
     ncu: str | None,
     cache_dir: Path,
     cache_fault: str | None,
+    around: Surroundings,
     shares_cxx: bool | None = None,
 ) -> Diagnosis:
     """Check every part of the machine.
@@ -98,13 +100,15 @@ def diagnose(
         ncu: Version from `ncu_version`; None if it is missing.
         cache_dir: The cache folder.
         cache_fault: Why `cache_dir` can't hold caches; None if it can. Without caches no device is usable.
+        around: What a container or the machine's settings decide.
         shares_cxx: Result of `cxx_runtime` for the C++ compiler.
 
     Returns:
         The checks, and per device why it can't be used.
     """
     checks = (
-        *_gpu_checks(environment),
+        *_gpu_checks(environment, around),
+        *_driver_libraries(environment, around),
         _nvcc(environment),
         _sanitizer(environment, sanitizer),
         _ncu(environment, ncu),
@@ -112,12 +116,17 @@ def diagnose(
         _gxx(environment, shares_cxx),
         _ninja(ninja),
         _sandbox(sandbox),
+        *_surroundings(around, sandbox),
         _cache(cache_dir, cache_fault),
     )
     host = next(
         (item.remedy for item in checks if item.name in ("torch", "g++") and item.state is CheckState.missing), None
     )
-    unusable = {DeviceKind.CUDA: cuda_unusable(environment) or cache_fault, DeviceKind.HOST: host or cache_fault}
+    libcuda = next((item.remedy for item in checks if item.name == "libcuda"), None)
+    unusable = {
+        DeviceKind.CUDA: cuda_unusable(environment) or libcuda or cache_fault,
+        DeviceKind.HOST: host or cache_fault,
+    }
     return Diagnosis(checks=checks, unusable=unusable)
 
 
@@ -179,11 +188,18 @@ _CXX_RUNTIMES = (b"libstdc++.so", b"libc++.so")
 """A library that does not contain its own copy names one of these as a dependency."""
 
 
-def _gpu_checks(environment: Environment) -> Sequence[MachineCheck]:
+def _gpu_checks(environment: Environment, around: Surroundings) -> Sequence[MachineCheck]:
     enables = "evaluation at full size and GPU times (--device cuda)"
     if not environment.gpus:
         why = environment.absent.get("gpus", "none found")
         hint = "install an NVIDIA GPU and its driver to measure times; the host device checks correctness without a GPU"
+        if around.container and around.gpu_nodes:
+            hint = (
+                "the container has a GPU's device nodes, but not the driver's library: add "
+                "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+            )
+        elif around.container:
+            hint = f"if the machine has an NVIDIA GPU, start the container with --gpus all; else {hint}"
         return [MachineCheck(name="GPU", state=CheckState.missing, found=why, enables=enables, remedy=hint)]
     checks = []
     remedy: str | None
@@ -198,6 +214,37 @@ def _gpu_checks(environment: Environment) -> Sequence[MachineCheck]:
                 "times are of a MIG slice: compare them only with the same kind of slice",
             )
         checks.append(MachineCheck(name=f"GPU {gpu.index}", state=state, found=found, enables=enables, remedy=remedy))
+    return checks
+
+
+def _driver_libraries(environment: Environment, around: Surroundings) -> Sequence[MachineCheck]:
+    """Check for libraries that a GPU needs beside NVML, which found it."""
+    checks = []
+    if environment.gpus and not around.libcuda:
+        remedy = (
+            "add -e NVIDIA_DRIVER_CAPABILITIES=compute,utility to docker run"
+            if around.container
+            else "install the driver's library of CUDA (on Debian: libcuda1)"
+        )
+        checks.append(
+            MachineCheck(
+                name="libcuda",
+                state=CheckState.missing,
+                found="libcuda.so.1 can't be loaded",
+                enables="every use of the GPU",
+                remedy=remedy,
+            )
+        )
+    if environment.gpus and not around.libcupti:
+        checks.append(
+            MachineCheck(
+                name="CUPTI",
+                state=CheckState.missing,
+                found="libcupti is neither beside torch nor on the loader's path",
+                enables="telling which kernels a solution runs (labels, harness profile)",
+                remedy="install a CUDA build of torch from packages, or the complete CUDA toolkit",
+            )
+        )
     return checks
 
 
@@ -304,6 +351,30 @@ def _sandbox(report: SandboxReport) -> MachineCheck:
         enables="running untrusted solutions (--sandbox strict requires it)",
         remedy=remedy,
     )
+
+
+def _surroundings(around: Surroundings, sandbox: SandboxReport) -> Sequence[MachineCheck]:
+    """Check what a container or the machine's settings withhold from the sandbox."""
+    causes = withheld(around, sandbox)
+    if around.container is None and not causes:
+        return []
+    remedy = None
+    if causes:
+        flags = " ".join(cause.remedy for cause in causes if cause.remedy.startswith("--"))
+        settings = [cause.remedy for cause in causes if not cause.remedy.startswith("--")]
+        remedy = "; ".join(([f"start the container with {flags}"] if flags else []) + settings)
+    found = "; ".join(cause.what for cause in causes) or "withholds nothing that the sandbox needs"
+    if "memory_cgroup" in sandbox.missing:
+        found += "; no memory cgroup for each solution, which the memory watchdog replaces"
+    return [
+        MachineCheck(
+            name="container" if around.container else "user namespaces",
+            state=CheckState.limited if causes else CheckState.ok,
+            found=f"{around.container}: {found}" if around.container else found,
+            enables="full strength of the sandbox (see the guide of containers)",
+            remedy=remedy,
+        )
+    ]
 
 
 def _cache(folder: Path, fault: str | None) -> MachineCheck:

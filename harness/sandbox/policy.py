@@ -121,8 +121,11 @@ class SandboxReport(JsonObject):
 
     def weakness(self) -> str:
         """Return one line about the mechanisms missing for full strength, else ""."""
-        essential = {name: why for name, why in self.missing.items() if name not in OPTIONAL_MECHANISMS}
-        return "; ".join(f"{name}: {why}" for name, why in essential.items())
+        essential: dict[str, list[str]] = {}
+        for name, why in self.missing.items():
+            if name not in OPTIONAL_MECHANISMS:
+                essential.setdefault(why, []).append(name)
+        return "; ".join(f"{', '.join(names)}: {why}" for why, names in essential.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import shutil
@@ -14,11 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
+import harness
 from harness.cli import main
 from tests.support.paths import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 GITLAB = ROOT / ".gitlab-ci.yml"
+RELEASE = ROOT / ".github" / "workflows" / "release.yml"
+ACTION = ROOT / "action.yml"
 
 
 def read(path: Path) -> dict[Any, Any]:
@@ -38,7 +42,10 @@ def test_a_workflow_can_only_read_and_leaves_no_credentials_behind(path: Path) -
     triggers = held[True]
     assert "pull_request_target" not in triggers
     assert held["permissions"] == {"contents": "read"}
-    assert not any("permissions" in job for job in held["jobs"].values())
+    # Only what makes a release may write; its job runs nothing of the repository.
+    writing = {name: job["permissions"] for name, job in held["jobs"].items() if "permissions" in job}
+    release = {"publish": {"attestations": "write", "contents": "write", "id-token": "write"}}
+    assert writing == (release if path == RELEASE else {})
     assert "secrets." not in path.read_text(encoding="utf-8")
     for step in steps(path):
         if str(step.get("uses", "")).startswith("actions/checkout@"):
@@ -85,7 +92,7 @@ def commands(path: Path) -> list[list[str]]:
 @pytest.mark.parametrize("path", [*WORKFLOWS, GITLAB], ids=lambda path: path.name)
 def test_the_commands_exist(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = commands(path)
-    assert bool(found) == (path.name != "test.yml")
+    assert bool(found) == (path.name not in ("test.yml", "release.yml"))
     for command, *arguments in found:
         assert main([command, "--help"]) == 0
         known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
@@ -108,7 +115,7 @@ checks_schemas = pytest.mark.skipif(
 @checks_schemas
 def test_a_schema_admits_each_file() -> None:
     """GitHub's and GitLab's published schemas, which check-jsonschema brings."""
-    for schema, paths in (("github-workflows", WORKFLOWS), ("gitlab-ci", [GITLAB])):
+    for schema, paths in (("github-workflows", WORKFLOWS), ("github-actions", [ACTION]), ("gitlab-ci", [GITLAB])):
         transform = ["--data-transform", "gitlab-ci"] if schema == "gitlab-ci" else []
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *transform]
         done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False, timeout=300)
@@ -121,6 +128,30 @@ def test_the_schema_check_finds_mistakes(tmp_path: Path) -> None:
     broken.write_text(WORKFLOWS[0].read_text(encoding="utf-8").replace("runs-on:", "run-on:"))
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(broken)]
     assert subprocess.run(command, capture_output=True, check=False, timeout=300).returncode == 1
+
+
+def test_a_release_has_the_version_of_its_tag(tmp_path: Path) -> None:
+    """The step's own shell, on this project's files."""
+    (step,) = [step for step in steps(RELEASE) if step.get("name") == "The tag is the version"]
+
+    def refused(tag: str) -> str:
+        environment = {"PATH": os.environ["PATH"], "GITHUB_REF_NAME": tag}
+        command = ["bash", "-eo", "pipefail", "-c", step["run"]]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == (done.stderr == "")
+        return done.stderr
+
+    assert refused(f"v{harness.__version__}") == ""
+    assert f"pyproject.toml {harness.__version__}" in refused("v9.9.9")
+    assert refused(harness.__version__)
+
+
+def test_the_job_that_may_write_runs_nothing_of_the_repository() -> None:
+    release = read(RELEASE)
+    assert release[True] == {"push": {"tags": ["v*"]}}
+    publish = release["jobs"]["publish"]
+    assert not any(str(step.get("uses", "")).startswith("actions/checkout@") for step in publish["steps"])
+    assert [step["run"].split()[:3] for step in publish["steps"] if "run" in step] == [["gh", "release", "create"]]
 
 
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="no actionlint on PATH: it is no Python package")

@@ -12,6 +12,7 @@ from harness.cli import main
 from harness.core.choices import DeviceKind
 from harness.core.environment import Environment, Gpu, collect
 from harness.core.executables import find_gxx
+from harness.runner.container import Surroundings
 from harness.runner.doctor import CheckState, Diagnosis, cxx_runtime, diagnose, ninja_version
 from harness.sandbox import SandboxReport
 
@@ -48,6 +49,7 @@ def gpu_machine() -> Environment:
 
 def look(found: Environment, sandbox: SandboxReport = FULL, **tools: Any) -> Diagnosis:
     there = {"ninja": "1.13", "sanitizer": "2025.3.1", "ncu": "2025.3.1", "cache_dir": Path("c"), "cache_fault": None}
+    there["around"] = Surroundings(container=None, libcuda=True, libcupti=True)
     return diagnose(found, sandbox, **{**there, **tools})
 
 
