@@ -88,6 +88,9 @@ RUNS: dict[str, As] = {
     "harness eval solutions/": As(
         lines=(f"harness eval solutions/ --run-id RUN {QUICKLY}",), said="1 solution, 1 passed"
     ),
+    "harness eval solutions/ -k matmul -x": As(
+        lines=(f"harness eval solutions/ -k vectorised -x --run-id chosen {QUICKLY}",), said="1 solution, 1 passed"
+    ),
     "harness eval solutions/ --resume --run-id RUN": As(said="RUN", needs="harness eval solutions/"),
     "harness timeline results/RUN": As(said="host", needs="harness eval solutions/"),
     "harness verify results/<run>": As(
@@ -248,6 +251,8 @@ NOT_RUN = {
     "make test": "these very tests",
     "make docs": "needs the extra `docs`; .ci/run runs it",
     "harness eval solutions/examples": "the same as `make eval`",
+    "harness eval --last-failed": "needs a run with failures; tests/unit/cli/test_cli.py has one",
+    "harness --install-completion": "writes to a start-up file; tests/unit/cli/test_cli.py completes words",
     "harness eval solutions/ --device cuda --shard $SLURM_ARRAY_TASK_ID/8 "
     "--run-id $SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID --resume": "needs SLURM; test_parts.py runs its script",
     "harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200": (

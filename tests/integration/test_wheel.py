@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.wheel import PIP, build_wheel
 
 PEEKING = """
 import importlib.util, os, torch
@@ -35,17 +34,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment that has the wheel and, of the rest, what these tests run with."""
     pytest.importorskip("setuptools")
     folder = tmp_path_factory.mktemp("wheel")
-    tree = folder / "tree"
-    for name in ("harness", "problems", "solutions/examples"):
-        shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tree)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", tree, "--no-deps", "--no-build-isolation", "-w", folder], check=True, timeout=300)
-    (wheel,) = folder.glob("*.whl")
+    wheel = build_wheel(folder)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True, timeout=300)
     python = folder / "venv" / "bin" / "python"
-    subprocess.run([*pip, "--python", python, "install", "--no-deps", "--no-index", wheel], check=True, timeout=300)
+    subprocess.run([*PIP, "--python", python, "install", "--no-deps", "--no-index", wheel], check=True, timeout=300)
     return python
 
 

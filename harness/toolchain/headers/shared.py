@@ -139,7 +139,8 @@ class SharedHeaders:
                         lacking.append(str(error))  # an unusual torch: its own pybind11 and libraries are used instead
                     tell(Preparing(what=what, done=count, total=len(work)))
         told = {"lacking": lacking} if lacking else {}
-        return {"precompiled": done, "wall_s": time.perf_counter() - begin, "folder": str(self.folder), **told}
+        made = [name for name in work if name in done]
+        return {"precompiled": made, "wall_s": time.perf_counter() - begin, "folder": str(self.folder), **told}
 
     def _stand_ins(self) -> Path:
         """Return the folder of shared lean headers; the first caller writes it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from harness.core.preparing import Preparing, TellPreparing
 from harness.core.status import Status
 from harness.core.task import Outcome
 from harness.results.writer import RunStore
-from harness.runner.events import Event, Noted
+from harness.runner.events import Event, Noted, SolutionFinished
 from harness.runner.executors import Slot
 from harness.runner.plan import plan
 from harness.runner.run import evaluate_run
@@ -66,11 +67,29 @@ def settings(place: Path, **more: Any) -> RunConfig:
 
 
 def evaluated(config: RunConfig) -> tuple[list[str], list[str]]:
-    """The names of the recorded solutions, and the notes."""
+    """The names of the recorded solutions, and the notes.
+
+    A solution behind a wrong one is judged a moment after the wrong one's record was told.
+    """
     events: list[Event] = []
+    wrong, told = threading.Event(), threading.Event()
+
+    def judged_in_turn(slot: Slot, source: str) -> Outcome:
+        if wrong.is_set():
+            assert told.wait(60)
+            time.sleep(0.2)
+        if "wrong" in source:
+            wrong.set()
+        return judged(slot, source)
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, SolutionFinished) and event.record.status is WRONG.status:
+            told.set()
+
     executor = Scripted(builders=1)
-    executor.judging = judged
-    evaluate_run(config, environment=collect(), on_event=events.append, executor=executor)
+    executor.judging = judged_in_turn
+    evaluate_run(config, environment=collect(), on_event=hear, executor=executor)
     names = sorted(Path(item.solution).stem for item in RunStore.open(config.run_dir).records())
     return names, [event.message for event in events if isinstance(event, Noted)]
 
