@@ -62,7 +62,8 @@ class Traveller:
     def environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("LANG", "CUDA_HOME") if name in os.environ}
         path = f"{self.home / 'env' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        return kept | {"HOME": str(self.home), "PATH": path, "PYTHONPATH": sysconfig.get_path("purelib")}
+        packages = os.pathsep.join(filter(None, (sysconfig.get_path("purelib"), os.environ.get("PYTHONPATH"))))
+        return kept | {"HOME": str(self.home), "PATH": path, "PYTHONPATH": packages}
 
     def types(self, command: str, *, shown: str | None = None) -> None:
         """Run a command line; raise `CalledProcessError` if it fails."""
@@ -104,9 +105,9 @@ def action(user: Traveller) -> None:
     temp = user.home / "temp"
     temp.mkdir()
     (temp / "kernel-harness").symlink_to(user.home / "env")
-    before = dict(os.environ)
+    before, travelling = dict(os.environ), user.environment
     os.environ.clear()
-    os.environ.update(user.environment)
+    os.environ.update(travelling)
     begin = time.perf_counter()
     try:
         given = {"repository": "repository", "device": "host"}
@@ -124,7 +125,7 @@ def notebook(user: Traveller) -> None:
     user.installs()
     shutil.copy(ROOT / "harness" / "guides" / "tutorials" / "training_loop.md", user.home)
     user.types(
-        f"{sys.executable} -m jupytext --to notebook --set-kernel python3 --execute training_loop.md",
+        f"{user.home / 'env/bin/python'} -m jupytext --to notebook --set-kernel python3 --execute training_loop.md",
         shown="jupytext --to notebook --execute training_loop.md",
     )
 
