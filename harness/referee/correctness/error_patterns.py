@@ -154,7 +154,8 @@ def describe_counts(
         return lanes
     if grid and wrong >= max(SPARSE * filled, OFTEN * lines):
         return grid
-    return f"scattered over {_share(wrong / total)} of the places"
+    percent = 100 * wrong / total
+    return f"scattered over {percent:.{2 if percent < 99.5 else 3}g} % of the places"
 
 
 def _grid(
@@ -311,10 +312,6 @@ def _ordinal(number: int) -> str:
     if number % 100 in (11, 12, 13):
         return f"{number}th"
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
-
-
-def _share(part: float) -> str:
-    return f"{100 * part:.2g} %"
 
 
 def moments(a: torch.Tensor, t: torch.Tensor) -> torch.Tensor:

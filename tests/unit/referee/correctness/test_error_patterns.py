@@ -116,9 +116,10 @@ def test_patterns(shape: tuple[int, ...], spoil: Callable[[torch.Tensor], object
     assert found == words
 
 
-def test_scattered_places_say_how_many() -> None:
-    held = chance(0.1, 200, 200)
-    assert pattern_of(held) in {f"scattered over {share} % of the places" for share in ("9.9", "10")}
+@pytest.mark.parametrize(("part", "shares"), [(0.1, ("9.9", "10")), (0.998, ("99.7", "99.8", "99.9"))])
+def test_scattered_places_say_how_many(part: float, shares: tuple[str, ...]) -> None:
+    held = chance(part, 200, 200)
+    assert pattern_of(held) in {f"scattered over {share} % of the places" for share in shares}
 
 
 @pytest.mark.parametrize("share", [0.0003, 0.001, 0.003, 0.01, 0.03])
