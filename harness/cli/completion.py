@@ -27,15 +27,15 @@ def one_of_words(words: Sequence[str]) -> Complete:
 
 def problem_ids(context: typer.Context, incomplete: str) -> list[str]:
     """Complete a problem id, or the last one of several with commas."""
-    before, comma, begun = incomplete.rpartition(",")
+    earlier, comma, word = incomplete.rpartition(",")
     root = context.params.get("problems") or Path("problems")
-    return [f"{before}{comma}{each}" for each in ids_in(Path(root)) if each.startswith(begun)]
+    return [f"{earlier}{comma}{each}" for each in ids_in(Path(root)) if each.startswith(word)]
 
 
 def baseline_names(incomplete: str) -> list[str]:
     """Complete the name of a baseline; also the last one of several with commas."""
-    before, comma, begun = incomplete.rpartition(",")
-    return [f"{before}{comma}{each.value}" for each in Baseline if each.value.startswith(begun)]
+    earlier, comma, word = incomplete.rpartition(",")
+    return [f"{earlier}{comma}{each.value}" for each in Baseline if each.value.startswith(word)]
 
 
 COMPLETIONS: Mapping[str, Complete] = {"problem": problem_ids, "baselines": baseline_names}

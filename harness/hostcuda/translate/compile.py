@@ -419,9 +419,9 @@ def _pybind(job: dict[str, Any]) -> str:
     return f"PYBIND11_MODULE({job['name']}, m) {{\n{lines}}}\n"
 
 
-def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
+def _end(processes: Iterable[subprocess.Popen[str]]) -> None:
     """Kill compilers, and the child process of each that does the work."""
-    for process in begun:
+    for process in processes:
         with contextlib.suppress(OSError, ValueError):
             for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
                 os.kill(int(child), signal.SIGKILL)
@@ -433,12 +433,12 @@ def _compile_all(job: dict[str, Any], units: Sequence[_Unit], found: Translation
 
     Returns code and log of the first one that fails, in their order.
     """
-    begun: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(max_workers=max(1, len(units) - 1)) as pool:
-        others = [pool.submit(_compile, job, unit, found, begun=begun) for unit in units[1:]]
+        others = [pool.submit(_compile, job, unit, found, processes=processes) for unit in units[1:]]
         code, log = _compile(job, units[0], found)
         if code != 0:
-            _end(begun)  # another unit may take a minute, and its result does not matter
+            _end(processes)  # another unit may take a minute, and its result does not matter
             return code, log
         for other in others:
             code, more = other.result()
@@ -449,9 +449,13 @@ def _compile_all(job: dict[str, Any], units: Sequence[_Unit], found: Translation
 
 
 def _compile(
-    job: dict[str, Any], unit: _Unit, found: TranslationFindings, *, begun: list[subprocess.Popen[str]] | None = None
+    job: dict[str, Any],
+    unit: _Unit,
+    found: TranslationFindings,
+    *,
+    processes: list[subprocess.Popen[str]] | None = None,
 ) -> tuple[int, str]:
-    """Compile one unit; exit code and log. The compiler's process is added to `begun`."""
+    """Compile one unit; exit code and log. The compiler's process is added to `processes`."""
     headers = job["headers"]
     forced: list[str] = []
     stand_ins: list[str] = []
@@ -475,7 +479,7 @@ def _compile(
     ]
     made = str(unit.path.with_suffix(".o"))
     if unit.host is None:
-        return _run([*command, "-c", "-o", made, str(unit.path)], unit.path.parent, begun)
+        return _run([*command, "-c", "-o", made, str(unit.path)], unit.path.parent, processes)
     code, log, device = _preprocessed(command, unit.path, unit.path.parent)
     if code == 0 and unit.host != unit.path.read_text():
         path = unit.path.with_name("host_" + unit.path.name)
@@ -493,7 +497,7 @@ def _compile(
         return _REFUSED, source.errors
     whole = unit.path.with_suffix(".ii")
     whole.write_text(device.restored(source.text, refused_declarations(source.refused)))
-    code, log = _run([*command, "-fpreprocessed", "-c", "-o", made, str(whole)], unit.path.parent, begun)
+    code, log = _run([*command, "-fpreprocessed", "-c", "-o", made, str(whole)], unit.path.parent, processes)
     whole.unlink()
     errors = refused_in(log, source.functions, source.refused, partial(_is_foreign, job))
     if errors and not found.lacking:
@@ -527,7 +531,7 @@ def _is_foreign(job: dict[str, Any], name: str) -> bool:
     )
 
 
-def _run(command: Sequence[str], folder: Path, begun: list[subprocess.Popen[str]] | None) -> tuple[int, str]:
+def _run(command: Sequence[str], folder: Path, processes: list[subprocess.Popen[str]] | None) -> tuple[int, str]:
     process = subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
@@ -536,8 +540,8 @@ def _run(command: Sequence[str], folder: Path, begun: list[subprocess.Popen[str]
         errors="replace",
         env={**os.environ, "TMPDIR": str(folder)},  # a killed compiler leaves its files behind
     )
-    if begun is not None:
-        begun.append(process)
+    if processes is not None:
+        processes.append(process)
     _, log = process.communicate()
     return process.returncode, log
 

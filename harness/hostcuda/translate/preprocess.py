@@ -80,7 +80,7 @@ def author_text(preprocessed: str, owns: Callable[[str], bool]) -> PreprocessedU
     headers = [""]
     out = [f"{_HEADER}0\n"]
     other: list[str] = []
-    begun = False
+    author_reached = False
     place: tuple[str, int] | None = None
     markers = list(_MARKER.finditer(preprocessed))
     ends = [*(marker.start() for marker in markers[1:]), len(preprocessed)][: len(markers)]
@@ -89,8 +89,8 @@ def author_text(preprocessed: str, owns: Callable[[str], bool]) -> PreprocessedU
         if not owns(file):
             other.append(marker[0] + text)
             continue
-        if not begun:
-            headers[0], other, begun = "".join(other), [], True
+        if not author_reached:
+            headers[0], other, author_reached = "".join(other), [], True
         if not text.strip():
             continue
         if other:
