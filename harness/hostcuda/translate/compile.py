@@ -455,7 +455,7 @@ def _compile(
     *,
     processes: list[subprocess.Popen[str]] | None = None,
 ) -> tuple[int, str]:
-    """Compile one unit; exit code and log. The compiler's process is added to `processes`."""
+    """Compile one unit; exit code and log. Adds the compiler's process to `processes`."""
     headers = job["headers"]
     forced: list[str] = []
     stand_ins: list[str] = []
