@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import os
+import signal
 import socket
+import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +20,9 @@ from harness.catalog import load_problems
 from harness.cli.output import DEVICES, ProblemsRoot, choice, chosen, ended_by_signals, option, say
 from harness.core.config import ConfigError
 from harness.core.environment import MachineError
+
+if TYPE_CHECKING:
+    from harness.api import Harness
 
 NO_MCP = "harness mcp needs the package mcp: pip install 'kernel-harness[mcp]'"
 TOKEN, LEAST_TOKEN_CHARS = "HARNESS_MCP_TOKEN", 16
@@ -76,11 +81,30 @@ def mcp_command(
     with ended_by_signals(), Harness(**settings, on_event=preparation.note) as judge:
         server = ToolServer(ToolSet(judge, catalog, hide or [], preparation))
         if listening is None:
+            _end_at_once(judge)
             serve_stdio(server)
         else:
             address = listening.getsockname()
             say(f"ready at http://{f'[{host}]' if ':' in host else host}:{address[1]}/mcp, device {judge.device.value}")
             serve_http(server, listening, token)
+
+
+def _end_at_once(judge: Harness) -> None:
+    """End this process on a signal.
+
+    A thread waits for standard input, which nothing interrupts, so unwinding would wait for the client.
+    """
+
+    def end(number: int, _: object) -> None:
+        def close() -> None:
+            judge.close()
+            os._exit(128 + number)
+
+        threading.Thread(target=close).start()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
 
 
 def _is_loopback(host: str) -> bool:

@@ -20,11 +20,11 @@ MAX_REPLY_BYTES = 2000
 MAX_BODY_CHARS = 200_000
 """Longest text that is paged; of a longer one the middle is left out."""
 
-BODY_BYTES = 1150
-"""Bytes of one page's block, with the prefixes of its lines."""
+FRAME_BYTES = 200
+"""Room for the line about pages and the two lines with the marker."""
 
-HEAD_CHARS, HEAD_FACTS = 80, 7
-"""Most characters of a fact in a head, and most facts."""
+HEAD_CHARS, HEAD_BYTES = 80, 800
+"""Most characters of a fact in a head, and most bytes of all facts."""
 
 KEPT_REPLIES = 256
 """Replies whose further pages can be asked for."""
@@ -52,18 +52,18 @@ class Replies:
         """Return the first page of a reply.
 
         Args:
-            head: Facts of the harness, at most `HEAD_FACTS`; those that are None are left out.
+            head: Facts of the harness; those that are None are left out.
             body: Untrusted text.
 
         Returns:
             At most `MAX_REPLY_BYTES` of text. If there are more pages, it says how to get them.
         """
         facts = [(name, value) for name, value in head.items() if value is not None]
-        assert len(facts) <= HEAD_FACTS
         lines = "".join(f"{name}: {show.line(value, HEAD_CHARS)}\n" for name, value in facts)
-        name = secrets.token_hex(8)
-        pages = tuple(_pages(show.block(body.strip("\n"), MAX_BODY_CHARS))) if body.strip() else ((),)
-        self._kept[name] = _Kept(lines, pages)
+        assert len(lines.encode()) <= HEAD_BYTES
+        room = MAX_REPLY_BYTES - FRAME_BYTES - len(lines.encode())
+        name, text = secrets.token_hex(8), show.block(body.strip("\n"), MAX_BODY_CHARS)
+        self._kept[name] = _Kept(lines, tuple(_pages(text, room)) if text.strip() else ((),))
         while len(self._kept) > KEPT_REPLIES:
             self._kept.popitem(last=False)
         return self.page(name, 1)
@@ -91,13 +91,13 @@ class Replies:
         return text
 
 
-def _pages(text: str) -> Iterator[tuple[str, ...]]:
-    """Divide escaped text into pages of whole lines; a line longer than a page is divided too."""
+def _pages(text: str, room: int) -> Iterator[tuple[str, ...]]:
+    """Divide escaped text into pages of at most `room` bytes; long lines are divided too."""
     rows: list[str] = []
     used = 0
-    for row in (part for line in text.split("\n") for part in _parts(line)):
+    for row in (part for line in text.split("\n") for part in _parts(line, room - len(_PREFIX) - 1)):
         size = len(row.encode()) + len(_PREFIX) + 1
-        if used + size > BODY_BYTES:
+        if used + size > room:
             yield tuple(rows)
             rows, used = [], 0
         rows.append(row)
@@ -105,8 +105,8 @@ def _pages(text: str) -> Iterator[tuple[str, ...]]:
     yield tuple(rows)
 
 
-def _parts(line: str) -> Iterator[str]:
-    """Divide a line into parts of which each fits a page."""
-    room = (BODY_BYTES - len(_PREFIX) - 1) // (4 if not line.isascii() else 1)
-    for start in range(0, max(1, len(line)), room):
-        yield line[start : start + room]
+def _parts(line: str, room: int) -> Iterator[str]:
+    """Divide a line into parts of at most `room` bytes."""
+    width = room if line.isascii() else room // 4
+    for start in range(0, max(1, len(line)), width):
+        yield line[start : start + width]

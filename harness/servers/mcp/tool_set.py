@@ -7,7 +7,6 @@ texts. The docstrings and the descriptions of arguments are what an agent reads.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import tempfile
 import time
@@ -43,7 +42,6 @@ Workload = Annotated[
     str | None,
     Field(description="Name of a set of sizes, as show_problem lists them. Default: full, on the CPU small."),
 ]
-Parts = Literal["feedback", "record", "log"]
 T = TypeVar("T")
 
 
@@ -117,19 +115,13 @@ class ToolSet:
     async def feedback(
         self,
         evaluation: Annotated[str, Field(description="Id of an evaluation, from the reply of evaluate.")],
-        part: Annotated[Parts, Field(description="The feedback, the whole record as JSON, or the log.")] = "feedback",
+        part: Annotated[Literal["feedback", "log"], Field(description="Which text.")] = "feedback",
     ) -> str:
-        """Return the feedback, the record or the log of an earlier evaluation."""
+        """Return the feedback of an earlier evaluation, or the output of its build and its process."""
         result = self._evaluations.get(evaluation)
         if result is None:
             raise CatalogError([f"evaluation {evaluation!r:.40} is not kept; call evaluate again"])
-        match part:
-            case "feedback":
-                text = result.feedback()
-            case "record":
-                text = json.dumps(result.to_json(), indent=1, ensure_ascii=False)
-            case "log":
-                text = result.log
+        text = result.feedback() if part == "feedback" else result.log
         return self._replies.write(self._verdict(evaluation, result) | {"part": part}, text)
 
     async def compare(self, problem: ProblemId, before: Source, after: Source, ctx: Context) -> str:
