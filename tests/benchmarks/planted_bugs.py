@@ -146,8 +146,8 @@ PLANTED = (
     ),
     Planted(
         name="last term left out",
-        file=f"{OPTIMISED}/4_wide_loads_shuffle.py",
-        before="i < length; i += THREADS) sum",
-        after="i < length - 1; i += THREADS) sum",
+        file=f"{NAIVE}/1_thread_per_element.py",
+        before="k < n; ++k",
+        after="k < n - 1; ++k",
     ),
 )
