@@ -113,17 +113,19 @@ def page(planted_rows: Sequence[tuple[Bug, Course]], mutant_rows: Sequence[tuple
         "# A scripted agent behind `harness mcp`",
         "",
         f"{time.strftime('%d %B %Y')}, {os.cpu_count()} processors without a GPU, torch {torch.__version__}; "
-        f"{wall_s:.0f} s in all. `python -m tests.benchmarks.bench_mcp_agent --mutants {len(mutant_rows)} --page PAGE`.",
+        f"{wall_s:.0f} s in all. Command:",
+        "",
+        f"    python -m tests.benchmarks.bench_mcp_agent --mutants {len(mutant_rows)} --page results/mcp-agent.md",
         "",
         f"A deterministic agent turns **{right(planted_rows)} of {len(planted_rows)}** planted bugs right in at most "
         f"{CALLS} calls of `evaluate` each (the first call evaluates the bug itself). It reads the replies and its own "
         "source: neither the solution before the bug nor the problem.",
         "",
-        "The bugs were chosen before the rules were written (`tests/benchmarks/planted_bugs.py`), but the rules "
-        "(`tests/support/scripted_agent.py`) were written with these bugs and their replies in view. One bug that passed "
-        "as planted, because no judged size reaches it, was replaced by another of the same kind. One rule, that a "
-        "barrier is moved only out of a branch, was corrected after the first run. So the figure says that the feedback "
-        "names enough to repair such bugs by rule, not how an agent does on others.",
+        "The bugs (`tests/benchmarks/planted_bugs.py`) were chosen before the rules, but the rules "
+        "(`tests/support/scripted_agent.py`) were written with these bugs and their replies in view. One bug that "
+        "passed as planted, because no judged size reaches it, was replaced by another of its kind. One rule (a "
+        "barrier is moved only out of a branch) was corrected after the first run. So the figure says that the feedback names "
+        "enough to repair such bugs by rule, not how an agent does on others.",
         "",
         *table(planted_rows),
     ]
@@ -132,8 +134,8 @@ def page(planted_rows: Sequence[tuple[Bug, Course]], mutant_rows: Sequence[tuple
             "",
             "## Mutants that the rules were not written for",
             "",
-            f"Drawn by `tests.mutation` from the same examples with seed {SEED}, one operator after the other; those that "
-            f"pass as they are do not count. The same rules turn **{right(mutant_rows)} of {len(mutant_rows)}** right.",
+            f"Drawn by `tests.mutation` from the same examples with seed {SEED}; those that pass as they are do not "
+            f"count. The same rules turn **{right(mutant_rows)} of {len(mutant_rows)}** right.",
             "",
             *table(mutant_rows),
         ]

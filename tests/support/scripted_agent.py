@@ -7,7 +7,7 @@ takes what the feedback says (status, line, memory, pattern) and yields edited s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,13 +165,19 @@ def wrong_value(lines: list[str], reply: Read) -> Iterator[list[str]]:
             yield from changed(lines, n, r"\[((?:\(\w+\))?)(\w+) \* (\w+) \+ (\w+)\] =", r"[\1\4 * \3 + \2] =")
 
 
-RULES: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (
-        *(compile_error, memory_error, data_race, barrier_error, uninitialised_read, cuda_error, runtime_error),
-        *(wrong_dtype, wrong_shape, wrong_value),
-    )
-} | {"non_finite": wrong_value}
+RULES: Mapping[str, Rule] = {
+    "compile_error": compile_error,
+    "memory_error": memory_error,
+    "data_race": data_race,
+    "barrier_error": barrier_error,
+    "uninitialised_read": uninitialised_read,
+    "cuda_error": cuda_error,
+    "runtime_error": runtime_error,
+    "wrong_dtype": wrong_dtype,
+    "wrong_shape": wrong_shape,
+    "wrong_value": wrong_value,
+    "non_finite": wrong_value,
+}
 """Status -> rule."""
 
 
@@ -194,7 +200,8 @@ async def work(evaluate: Callable[[str], Any], source: str, calls: int) -> Cours
     """
     tried = {source}
     statuses: list[str] = []
-    best, told, untried = source, "", iter(())  # type: str, str, Iterator[list[str]]
+    best, told = source, ""
+    untried: Iterator[list[str]] = iter(())
     for _ in range(calls):
         reply: Read = await evaluate(source)
         statuses.append(reply.head["status"])
@@ -203,7 +210,8 @@ async def work(evaluate: Callable[[str], Any], source: str, calls: int) -> Cours
         failed = f"{statuses[-1]} {reply.text.partition('What failed')[2].partition('Inputs')[0]}"
         if failed != told and (len(statuses) == 1 or statuses[-1] not in statuses[:-1]):
             best, told = source, failed
-            untried = RULES.get(statuses[-1], lambda *_: iter(()))(best.split("\n"), reply)
+            rule = RULES.get(statuses[-1])
+            untried = rule(best.split("\n"), reply) if rule else iter(())
         source = next((text for lines in untried if (text := "\n".join(lines)) not in tried), "")
         if not source:
             return Course(statuses=tuple(statuses), source=best)
