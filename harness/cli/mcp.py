@@ -124,6 +124,5 @@ def _listening(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigError(
-            f"can't listen on {host} port {port}: {error.strerror or error}; pass other --host or --port"
-        ) from (error)
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise ConfigError(f"can't listen on {host} port {port}: {why}; pass another --host or --port") from error

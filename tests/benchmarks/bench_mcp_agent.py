@@ -123,9 +123,9 @@ def page(planted_rows: Sequence[tuple[Bug, Course]], mutant_rows: Sequence[tuple
         "",
         "The bugs (`tests/benchmarks/planted_bugs.py`) were chosen before the rules, but the rules "
         "(`tests/support/scripted_agent.py`) were written with these bugs and their replies in view. One bug that "
-        "passed as planted, because no judged size reaches it, was replaced by another of its kind. One rule (a "
-        "barrier is moved only out of a branch) was corrected after the first run. So the figure says that the feedback names "
-        "enough to repair such bugs by rule, not how an agent does on others.",
+        "passed as planted, because no judged size reaches it, was replaced by another of its kind. One rule was "
+        "corrected after the first run (17 of 20): a barrier is moved only out of a branch. So the figure says that "
+        "the feedback names enough to repair such bugs by rule, not how an agent does on others.",
         "",
         *table(planted_rows),
     ]

@@ -267,6 +267,7 @@ NOT_RUN = {
     "python -m tests.exploits.grammar --out red-team": RED_TEAM,
     "python -m tests.exploits.grammar --out red-team --device host --every 9 --table red-team.md": RED_TEAM,
     "harness eval - --problem level1/16": "reads standard input; tests/unit/cli/test_cli.py calls it",
+    "harness mcp --http --hide level2/*": "stays; tests/integration/test_mcp.py starts and ends servers",
     "harness serve &": "stays; tests/integration/test_service.py starts and ends servers",
     "harness eval solutions/ --server auto": "needs that server; tests/integration/test_service.py calls it",
     "harness eval --allow-degenerate": "the name of an option; test_degenerate.py evaluates with it",
@@ -286,6 +287,9 @@ CODE = {
     ("results.md", "yaml"): 1,
     ("ci.md", "yaml"): 1,
     ("trust.md", "yaml"): 1,
+    # tests/integration/test_mcp.py
+    ("mcp.md", "json"): 1,
+    ("mcp.md", "python"): 1,
     # tests/integration/test_container_image.py
     ("container.md", "sh"): 2,
 }
@@ -302,6 +306,7 @@ OUTPUT_ELSEWHERE = {
     ("README.md", "✗ data_race"): "the same, on the host device",
     ("README.md", "harness/core/"): "no output: test_the_readme_is_short_and_complete",
     ("verdicts.md", "too inexact for fp32"): "the tutorial about leaderboards prints it",
+    ("mcp.md", "status: wrong_value"): "the form that tests/unit/servers/test_replies.py reads",
     ("verdicts.md", "past, line 10"): "tests/unit/referee/contestants/test_crash_report.py",
 }
 """Page and beginning of other blocks of output -> what shows that they are true."""

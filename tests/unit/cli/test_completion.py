@@ -27,6 +27,7 @@ from tests.support.paths import ROOT
         ("problems lint --device h", "host"),
         ("baseline --device c", "cuda"),
         ("serve --device a", "auto"),
+        ("mcp --device c", "cuda"),
         (
             "baseline --baseline eager,comp",
             "eager,compile eager,compile_tf32 eager,compile_max_autotune eager,compile_max_autotune_no_cudagraphs",
