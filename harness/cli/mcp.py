@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.catalog import load_problems
-from harness.cli.output import DEVICES, ProblemsRoot, choice, chosen, ended_by_signals, option, say
+from harness.cli.output import (
+    DEVICES,
+    Json,
+    ProblemsRoot,
+    choice,
+    chosen,
+    ended_by_signals,
+    flush_results,
+    option,
+    print_json,
+    say,
+)
 from harness.core.config import ConfigError
 from harness.core.environment import MachineError
 
@@ -44,13 +55,14 @@ def mcp_command(
     http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP instead of stdio.")] = False,
     host: Annotated[str, option("--host", "For --http: address to listen on.  [127.0.0.1]")] = "127.0.0.1",
     port: Annotated[int, option("--port", f"For --http: port; 0 means any free one.  [{PORT}]")] = PORT,
+    as_json: Json = False,
 ) -> None:
     """Offer the harness to agents as tools of the Model Context Protocol.
 
     The tools list and show problems, evaluate solutions, explain failures, profile, compare, lint, screen and time
     baselines. An agent's client starts this command and talks to it over standard input and output. With --http, it
     serves many clients. If HARNESS_MCP_TOKEN is set, each request over HTTP must carry this token; for an address that
-    other machines reach, it must be set.
+    other machines reach, it must be set. With --http --json, it prints its address when it listens.
 
     \b
     Examples:
@@ -60,6 +72,8 @@ def mcp_command(
     chosen("--device", device, DEVICES)
     if not 0 <= port <= 65535:
         raise ConfigError(f"--port must be from 0 to 65535, not {port}")
+    if as_json and not http:
+        raise ConfigError("--json prints the address of --http: pass --http, or leave out --json")
     token = os.environ.pop(TOKEN, None)  # taken out: commands that the server starts don't need it
     if http and token is not None and len(token) < LEAST_TOKEN_CHARS:
         raise ConfigError(
@@ -73,10 +87,10 @@ def mcp_command(
     listening = _listening(host, port) if http else None
     # Imported here, so that --help is fast.
     from harness.api import Harness
-    from harness.servers.mcp.tool_set import Preparation, ToolSet
+    from harness.servers.mcp.tool_set import PreparingNow, ToolSet
     from harness.servers.mcp.transports import ToolServer, serve_http, serve_stdio
 
-    preparation = Preparation()
+    preparation = PreparingNow()
     settings: dict[str, Any] = {"device": device, "problems": catalog.root, "results": results}
     with ended_by_signals(), Harness(**settings, on_event=preparation.note) as judge:
         server = ToolServer(ToolSet(judge, catalog, hide or [], preparation))
@@ -84,8 +98,11 @@ def mcp_command(
             _end_at_once(judge)
             serve_stdio(server)
         else:
-            address = listening.getsockname()
-            say(f"ready at http://{f'[{host}]' if ':' in host else host}:{address[1]}/mcp, device {judge.device.value}")
+            url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/mcp"
+            say(f"ready at {url}, device {judge.device.value}")
+            if as_json:
+                print_json({"url": url, "pid": os.getpid(), "device": judge.device.value})
+                flush_results()
             serve_http(server, listening, token)
 
 

@@ -27,8 +27,8 @@ UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 RUN = "results/h200-examples"
 LATER = "results/h200-examples-later"
 HELP = """
-eval serve extract screen show leaderboard profile compare report plot verify replay merge ci baseline doctor warmup
-timeline problems new
+eval serve mcp extract screen show leaderboard profile compare report plot verify replay merge ci baseline doctor
+warmup timeline problems new
 """
 COMMANDS: Mapping[str, str] = {
     "leaderboard": f"leaderboard {RUN}",

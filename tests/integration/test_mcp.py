@@ -162,12 +162,16 @@ async def over_stdio(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    command = arguments(folder, "--http", "--port", "0")
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as server:
+    command = arguments(folder, "--http", "--port", "0", "--json")
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
         assert server.stderr is not None
-        ready = server.stderr.readline()
-        assert ready.startswith("ready at http://127.0.0.1:"), ready
-        yield ready.split()[2].strip(",")
+        ready = json.loads("".join(server.stdout.readline() for _ in range(5)))
+        assert ready == {"url": ready["url"], "pid": server.pid, "device": "host"}
+        assert ready["url"] in server.stderr.readline()
+        yield ready["url"]
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 143
         assert "Traceback" not in server.stderr.read()
@@ -352,6 +356,7 @@ def test_a_signal_ends_the_server_although_its_client_stays(folder: Path, number
     [
         (["--device", "tpu"], "--device must be one of auto, cuda, host", 2),
         (["--problems", "nowhere"], "no problems found: the folder nowhere does not exist", 2),
+        (["--json"], "--json prints the address of --http: pass --http", 2),
         (["--http", "--port", "70000"], "--port must be from 0 to 65535, not 70000", 2),
         (["--http", "--host", "0.0.0.0"], f"other machines reach this address; set {TOKEN}", 2),
         (["--http", "--host", "nobody.invalid"], f"set {TOKEN}", 2),

@@ -92,7 +92,7 @@ class Replies:
 
 
 def _pages(text: str, room: int) -> Iterator[tuple[str, ...]]:
-    """Divide escaped text into pages of at most `room` bytes; long lines are divided too."""
+    """Divide escaped text into pages of at most `room` bytes, and long lines too."""
     rows: list[str] = []
     used = 0
     for row in (part for line in text.split("\n") for part in _parts(line, room - len(_PREFIX) - 1)):

@@ -1,4 +1,4 @@
-"""The tools of the server: each takes an agent's arguments and returns the text of one reply.
+"""The tools of the MCP server: each returns the text of one reply.
 
 Trusted side. Problems are named by their ids only: text or a path would be code that the referee trusts. Solutions are
 texts. The docstrings and the descriptions of arguments are what an agent reads.
@@ -45,7 +45,7 @@ Workload = Annotated[
 T = TypeVar("T")
 
 
-class Preparation:
+class PreparingNow:
     """What the harness prepares on this machine, for notes of progress."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class ToolSet:
         preparation: Gets the events of `harness`.
     """
 
-    def __init__(self, harness: Harness, catalog: Catalog, hidden: Sequence[str], preparation: Preparation) -> None:
+    def __init__(self, harness: Harness, catalog: Catalog, hidden: Sequence[str], preparation: PreparingNow) -> None:
         self._harness, self._catalog, self._hidden, self._preparation = harness, catalog, hidden, preparation
         self._replies = Replies()
         self._evaluations: OrderedDict[str, Result] = OrderedDict()
@@ -94,14 +94,15 @@ class ToolSet:
         return self._replies.write({"problems": len(chosen), "device": self._harness.device.value}, "\n".join(lines))
 
     async def show_problem(self, problem: ProblemId, ctx: Context) -> str:
-        """Show a problem: shapes, costs and speed of light of each workload, and the source of the reference."""
+        """Show a problem: shapes, costs, speed of light, source of the reference."""
         found = self._open(problem)
         return await self._command(ctx, {"problem": found.id}, "problems", "show", found.id)
 
     async def evaluate(self, problem: ProblemId, source: Source, ctx: Context, workload: Workload = None) -> str:
-        """Evaluate a solution: compile, check against the reference, time. The reply has the verdict and the feedback.
+        """Evaluate a solution: compile, check against the reference, time.
 
-        The status `passed` means correct; the speedup is over eager PyTorch. On the CPU nothing is timed.
+        The reply has the verdict and the feedback. The status `passed` means correct; the speedup is over eager
+        PyTorch. On the CPU nothing is timed.
         """
         found = self._catalog.resolve(problem)
         work = self._harness.evaluate_async(found, self._source(source), workload=workload)
@@ -117,7 +118,10 @@ class ToolSet:
         evaluation: Annotated[str, Field(description="Id of an evaluation, from the reply of evaluate.")],
         part: Annotated[Literal["feedback", "log"], Field(description="Which text.")] = "feedback",
     ) -> str:
-        """Return the feedback of an earlier evaluation, or the output of its build and its process."""
+        """Return the feedback or the log of an earlier evaluation.
+
+        The log is the output of its build and its process.
+        """
         result = self._evaluations.get(evaluation)
         if result is None:
             raise CatalogError([f"evaluation {evaluation!r:.40} is not kept; call evaluate again"])
@@ -125,7 +129,7 @@ class ToolSet:
         return self._replies.write(self._verdict(evaluation, result) | {"part": part}, text)
 
     async def compare(self, problem: ProblemId, before: Source, after: Source, ctx: Context) -> str:
-        """Evaluate two solutions of a problem in turn and compare them: faster, slower, the same, or unclear."""
+        """Evaluate two solutions in turn and compare: faster, slower, same, unclear."""
         found = self._catalog.resolve(problem)
         with tempfile.TemporaryDirectory(prefix="harness-mcp-") as folder:
             files = [_file(folder, "before", self._source(before)), _file(folder, "after", self._source(after))]
@@ -133,7 +137,7 @@ class ToolSet:
             return await self._command(ctx, {"problem": found.id}, "compare", *files, *options)
 
     async def profile(self, problem: ProblemId, source: Source, ctx: Context, workload: Workload = None) -> str:
-        """Show which kernels a solution and the reference run and how long each takes. Needs a GPU."""
+        """Show the kernels of a solution and the reference, with times; needs a GPU."""
         found = self._open(problem)
         with tempfile.TemporaryDirectory(prefix="harness-mcp-") as folder:
             options = ["--problem", found.id, *(["--workload", workload] if workload else [])]
@@ -146,7 +150,7 @@ class ToolSet:
         return await self._command(ctx, {"problem": found.id}, "problems", "lint", found.id, *self._device())
 
     async def screen(self, source: Source) -> str:
-        """List suspicious constructs in a solution, with lines. Executes nothing; the findings are advice."""
+        """List suspicious constructs in a solution: advice; executes nothing."""
         held = await asyncio.to_thread(screen, self._source(source))
         lines = [f"line {item.line}: {item.rule}: {item.excerpt}\n  {item.described.why}" for item in held.findings]
         lines = [*([held.unreadable] if held.unreadable else []), *held.notes, *lines]
