@@ -12,7 +12,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -134,8 +134,12 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 def calls(client: Client) -> Call:
     """Return a function that calls a tool, and holds each reply to the rules of all replies."""
 
-    async def call(tool: str, *, fails: bool = False, **given: Any) -> Read:
-        reply = await client.call_tool(tool, given)
+    async def call(tool: str, *, fails: bool = False, beats: list[str] | None = None, **given: Any) -> Read:
+        async def beat(_: float, __: float | None, message: str | None) -> None:
+            if beats is not None and message:
+                beats.append(message)
+
+        reply = await client.call_tool(tool, given, progress_callback=beat)
         assert reply.structured_content is None
         (content,) = reply.content
         assert len(content.text.encode()) <= MAX_REPLY_BYTES
@@ -199,7 +203,10 @@ def test_an_agent_works_through_the_tools_over_stdio(folder: Path) -> None:
             clock = await call("screen", source="import time\ntime.perf_counter = lambda: 0\n")
             assert "clock_patch" in clock.text
 
-            compared = await call("compare", problem="level1/19", before=right.head["evaluation"], after=name)
+            beats: list[str] = []
+            both = {"before": right.head["evaluation"], "after": name}
+            compared = await call("compare", problem="level1/19", beats=beats, **both)
+            assert beats, "a client that waits is told of progress"
             assert compared.head["status"] == "failed"  # it no longer passes
             assert "wrong_value" in compared.text
             linted = await call("lint", problem="level1/19")
@@ -237,6 +244,36 @@ def test_what_is_wrong_with_a_call_is_said(url: str) -> None:
                 assert said in reply.text, (tool, reply.text)
             long = await call("evaluate", problem="level1/19", source="x" * 3_000_000)  # the name in its message
             assert long.head["status"] == "import_error"
+
+    asyncio.run(talk())
+
+
+def commands(name: str) -> list[int]:
+    """Processes that run this command of the harness for these tests' servers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            if name in words and any("harness-mcp-" in word for word in words):
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_a_cancelled_call_leaves_no_process(url: str) -> None:
+    async def talk() -> None:
+        async with Client(url) as client:
+            call = calls(client)
+            given = {"problem": "level1/19", "before": RELU.format("x"), "after": RELU.format("-x")}
+            comparing = asyncio.create_task(call("compare", **given))
+            while not commands("compare"):
+                await asyncio.sleep(0.05)
+            comparing.cancel()
+            for _ in range(300):
+                await asyncio.sleep(0.1)
+                if not commands("compare"):
+                    break
+            assert commands("compare") == []
+            assert (await call("lint", problem="level1/19")).head["status"] == "ok"
 
     asyncio.run(talk())
 

@@ -12,6 +12,8 @@ import signal
 from contextlib import suppress
 from dataclasses import dataclass
 
+import anyio
+
 from harness.core.subprocesses import python, search_path
 
 LIMIT_S = 900.0
@@ -58,9 +60,10 @@ async def run(*arguments: str) -> Done:
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(process.wait()), GRACE_S)
+                process.terminate()
+            # A cancelled call must not leave it behind: nothing cancels this wait.
+            with anyio.move_on_after(GRACE_S, shield=True):
+                await process.wait()
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     return Done(

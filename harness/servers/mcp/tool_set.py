@@ -31,7 +31,7 @@ from harness.servers.mcp.replies import Replies
 KEPT_EVALUATIONS = 64
 """Evaluations that `feedback` and other tools can refer to."""
 
-BEAT_S = 5.0
+BEAT_S = 2.0
 """Time between two notes of progress."""
 
 ProblemId = Annotated[str, Field(description="Id of a problem, for example level1/19.")]

@@ -9,13 +9,14 @@ import asyncio
 import hmac
 import logging
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import harness
 from harness.api import HarnessClosed
@@ -47,11 +48,6 @@ RUNNING = ("evaluate", "compare", "profile", "baseline")
 
 ENDING_S = 3
 """Time for open requests to end with the HTTP server."""
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class ToolServer(MCPServer[Any]):
@@ -99,22 +95,22 @@ def serve_http(server: ToolServer, listening: socket.socket, token: str | None) 
         token: What clients send as `Authorization: Bearer TOKEN`; None asks for none, and then only requests whose
             `Host` names this machine's loopback address are answered.
     """
-    app: App = server.streamable_http_app(host="127.0.0.1" if token is None else "")
+    app: ASGIApp = server.streamable_http_app(host="127.0.0.1" if token is None else "")
     app = app if token is None else _with_token(app, token)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=ENDING_S)
     asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
 
 
-def _with_token(app: App, token: str) -> App:
+def _with_token(app: ASGIApp, token: str) -> ASGIApp:
     """Return an app that answers 401 to requests without the token."""
     wanted = f"Bearer {token}".encode()
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         given = dict(scope.get("headers") or ()).get(b"authorization", b"")
         if scope["type"] == "http" and not hmac.compare_digest(given, wanted):
-            await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
-            await send({"type": "http.response.body", "body": b"send the header Authorization: Bearer TOKEN\n"})
-            return
-        await app(scope, receive, send)
+            said = PlainTextResponse("send the header Authorization: Bearer TOKEN", 401, {"WWW-Authenticate": "Bearer"})
+            await said(scope, receive, send)
+        else:
+            await app(scope, receive, send)
 
     return guarded
