@@ -99,6 +99,10 @@ def right(rows: Sequence[tuple[Bug, Course]]) -> int:
     return sum(course.right for _, course in rows)
 
 
+def unplaced(rows: Sequence[tuple[Bug, Course]]) -> int:
+    return sum(course.statuses[0] in ("wrong_value", "non_finite", "low_precision") for _, course in rows)
+
+
 def table(rows: Sequence[tuple[Bug, Course]]) -> list[str]:
     lines = ["| bug | solution | statuses of the calls | right |", "|---|---|---|---|"]
     for bug, course in rows:
@@ -121,11 +125,11 @@ def page(planted_rows: Sequence[tuple[Bug, Course]], mutant_rows: Sequence[tuple
         f"{CALLS} calls of `evaluate` each (the first call evaluates the bug itself). It reads the replies and its own "
         "source: neither the solution before the bug nor the problem.",
         "",
-        "The bugs (`tests/benchmarks/planted_bugs.py`) were chosen before the rules, but the rules "
-        "(`tests/support/scripted_agent.py`) were written with these bugs and their replies in view. One bug that "
-        "passed as planted, because no judged size reaches it, was replaced by another of its kind. One rule was "
-        "corrected after the first run (17 of 20): a barrier is moved only out of a branch. So the figure says that "
-        "the feedback names enough to repair such bugs by rule, not how an agent does on others.",
+        "The rules (`tests/support/scripted_agent.py`) were written for these bugs (`tests/benchmarks/planted_bugs.py`), "
+        "with their replies in view. One bug that passed as planted, because no judged size reaches it, was replaced by "
+        "another of its kind. One rule was corrected after the first run (17 of 20): a barrier is moved only out of a "
+        "branch. So the figure says that the feedback names enough to repair such bugs by rule, not how an agent does "
+        "on others.",
         "",
         *table(planted_rows),
     ]
@@ -135,7 +139,8 @@ def page(planted_rows: Sequence[tuple[Bug, Course]], mutant_rows: Sequence[tuple
             "## Mutants that the rules were not written for",
             "",
             f"Drawn by `tests.mutation` from the same examples with seed {SEED}; those that pass as they are do not "
-            f"count. The same rules turn **{right(mutant_rows)} of {len(mutant_rows)}** right.",
+            f"count. The same rules turn **{right(mutant_rows)} of {len(mutant_rows)}** right. "
+            f"{unplaced(mutant_rows)} of them end as wrong values, for which the feedback names places in the output but no line of the source.",
             "",
             *table(mutant_rows),
         ]
