@@ -125,10 +125,10 @@ def page(planted_rows: Sequence[tuple[Bug, Course]], mutant_rows: Sequence[tuple
         f"{CALLS} calls of `evaluate` each (the first call evaluates the bug itself). It reads the replies and its own "
         "source: neither the solution before the bug nor the problem.",
         "",
-        "The rules (`tests/support/scripted_agent.py`) were written for these bugs (`tests/benchmarks/planted_bugs.py`), "
-        "with their replies in view. One bug that passed as planted, because no judged size reaches it, was replaced by "
-        "another of its kind. One rule was corrected after the first run (17 of 20): a barrier is moved only out of a "
-        "branch. So the figure says that the feedback names enough to repair such bugs by rule, not how an agent does "
+        "The rules (`tests/support/scripted_agent.py`) were written for these bugs "
+        "(`tests/benchmarks/planted_bugs.py`), with their replies in view. One bug that passed as planted, because no "
+        "judged size reaches it, was replaced by another of its kind. One rule was corrected after the first "
+        "run (17 of 20): a barrier is moved only out of a branch. So the figure says that the feedback names enough to repair such bugs by rule, not how an agent does "
         "on others.",
         "",
         *table(planted_rows),
@@ -140,7 +140,8 @@ def page(planted_rows: Sequence[tuple[Bug, Course]], mutant_rows: Sequence[tuple
             "",
             f"Drawn by `tests.mutation` from the same examples with seed {SEED}; those that pass as they are do not "
             f"count. The same rules turn **{right(mutant_rows)} of {len(mutant_rows)}** right. "
-            f"{unplaced(mutant_rows)} of them end as wrong values, for which the feedback names places in the output but no line of the source.",
+            f"{unplaced(mutant_rows)} of them end as wrong values, for which the feedback names places in the output "
+            "but no line of the source.",
             "",
             *table(mutant_rows),
         ]
