@@ -126,10 +126,10 @@ def page(planted_rows: Sequence[tuple[Bug, Course]], mutant_rows: Sequence[tuple
         "source: neither the solution before the bug nor the problem.",
         "",
         "The rules (`tests/support/scripted_agent.py`) were written for these bugs "
-        "(`tests/benchmarks/planted_bugs.py`), with their replies in view. One bug that passed as planted, because no "
-        "judged size reaches it, was replaced by another of its kind. One rule was corrected after the first "
-        "run (17 of 20): a barrier is moved only out of a branch. So the figure says that the feedback names enough to repair such bugs by rule, not how an agent does "
-        "on others.",
+        "(`tests/benchmarks/planted_bugs.py`), with their replies in view. One bug that passed as planted, "
+        "because no judged size reaches it, was replaced by another of its kind. One rule was corrected after "
+        "the first run (17 of 20): a barrier is moved only out of a branch. So the figure says that the "
+        "feedback names enough to repair such bugs by rule, not how an agent does on others.",
         "",
         *table(planted_rows),
     ]
