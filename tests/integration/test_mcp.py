@@ -158,8 +158,8 @@ async def all_pages(call: Call, reply: Read) -> str:
 
 
 @asynccontextmanager
-async def over_stdio(folder: Path) -> Any:
-    command, *rest = arguments(folder)
+async def over_stdio(folder: Path, *more: str) -> Any:
+    command, *rest = arguments(folder, *more)
     async with Client(StdioServerParameters(command=command, args=rest, env=ENVIRONMENT)) as client:
         yield client, calls(client)
 
@@ -244,6 +244,24 @@ def test_what_is_wrong_with_a_call_is_said(url: str) -> None:
                 assert said in reply.text, (tool, reply.text)
             long = await call("evaluate", problem="level1/19", source="x" * 3_000_000)  # the name in its message
             assert long.head["status"] == "import_error"
+
+    asyncio.run(talk())
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_solution_is_timed_profiled_and_compared(folder: Path) -> None:
+    async def talk() -> None:
+        async with over_stdio(folder, "--device", "cuda") as (_, call):
+            source = RELU.format("torch.clamp(x, min=0)")
+            timed = await call("evaluate", problem="level1/19", source=source)
+            assert (timed.head["status"], timed.head["device"]) == ("passed", "cuda")
+            assert "speedup" in timed.head
+            name = timed.head["evaluation"]
+            profiled = await call("profile", problem="level1/19", source=name)
+            assert profiled.head["status"] == "ok"
+            assert "kernel" in await all_pages(call, profiled)
+            compared = await call("compare", problem="level1/19", before=name, after=source)
+            assert "level1/19" in compared.text
 
     asyncio.run(talk())
 
