@@ -207,6 +207,7 @@ def patch(
         "_cuda_maybeExchangeDevice": constant(0),
         "_cuda_synchronize": synchronize,
         "_cuda_emptyCache": silent,
+        "_host_emptyCache": silent,
         "_cuda_getCurrentStream": lambda *_: (runtime.torch_stream(), 0, 1),
         "_cuda_getDefaultStream": constant((0, 0, 1)),
         "_cuda_setStream": lambda stream_id, **_: runtime.set_torch_stream(stream_id),
