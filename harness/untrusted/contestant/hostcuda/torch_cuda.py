@@ -228,7 +228,7 @@ def patch(
     # A CUDA build of torch would fuse scripted functions for a GPU, and ask for its driver.
     torch._C._jit_override_can_fuse_on_gpu(False)
     _patch_compile()
-    interpret_triton(runtime.record_launch)
+    interpret_triton(runtime.record_launch, not_emulated)
     generator = torch.Generator
 
     class Generator(generator):  # type: ignore[misc, valid-type]

@@ -108,11 +108,14 @@ def _refuse_backward(note: Callable[[str], None]) -> None:
     def patched(owner: Any, name: str) -> None:
         plain = getattr(owner, name)
 
-        def backward(tensors: Any, *given: Any, **options: Any) -> Any:
+        def backward(*given: Any, **options: Any) -> Any:
+            tensors = given[0] if given else options.get("outputs", options.get("tensors"))
             several = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             if any(isinstance(item, torch.Tensor) and item.is_cuda for item in several):
                 refuse(_BACKWARD, note)
-            return plain(several if not isinstance(tensors, torch.Tensor) else tensors, *given, **options)
+            # An iterator is spent now.
+            named = {key: several if value is tensors else value for key, value in options.items()}
+            return plain(*([several] if given else []), *given[1:], **named)
 
         setattr(owner, name, functools.wraps(plain)(backward))
 
