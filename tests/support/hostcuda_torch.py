@@ -171,9 +171,9 @@ def graph_draws_again() -> bool:
 
 
 def graph_of_a_lost_input() -> None:
-    x = torch.ones(2, device="cuda")
-    graph = captured(lambda: x + 1)
-    del x
+    inputs = [torch.ones(2, device="cuda")]
+    graph = captured(lambda: inputs[0] + 1)
+    inputs.clear()
     graph.replay()
 
 

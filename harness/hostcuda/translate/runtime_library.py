@@ -90,7 +90,7 @@ class RuntimeLibrary:
         return bool(self._library.hostcuda_stream_capturing(ctypes.c_void_p(stream)))
 
     def synchronize(self, stream: int | None = None) -> int:
-        """Wait for a stream, or the device, and return a cudaError_t: a capture forbids it."""
+        """Wait for a stream or the device: a cudaError_t, not 0 during a capture."""
         if stream is None:
             return int(self._library.hostcuda_device_synchronize())
         return int(self._library.hostcuda_stream_synchronize(ctypes.c_void_p(stream)))

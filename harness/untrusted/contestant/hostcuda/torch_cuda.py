@@ -199,7 +199,9 @@ def patch(
     patch_graphs(runtime, bridge)
     _patch_accelerator(synchronize, streams)
     internals: dict[str, Any] = {
-        "_cuda_getCurrentRawStream": lambda *_: runtime.torch_stream(),  # torch._dynamo imports it, and checkpoints import torch._dynamo
+        "_cuda_getCurrentRawStream": lambda *_: (
+            runtime.torch_stream()
+        ),  # torch._dynamo imports it, and checkpoints import torch._dynamo
         "_cuda_getDevice": constant(0),
         "_cuda_getDeviceCount": constant(1),
         "_cuda_setDevice": silent,

@@ -109,7 +109,7 @@ def _refuse_backward(note: Callable[[str], None]) -> None:
         plain = getattr(owner, name)
 
         def backward(*given: Any, **options: Any) -> Any:
-            tensors = given[0] if given else options.get("outputs", options.get("tensors"))
+            tensors: Any = given[0] if given else options.get("outputs", options.get("tensors"))
             several = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             if any(isinstance(item, torch.Tensor) and item.is_cuda for item in several):
                 refuse(_BACKWARD, note)
