@@ -66,8 +66,8 @@ module = load_inline(
 '''
 
 PLAIN = "import torch\n"
-TRY_A_GRAPH = """try:
-            torch.cuda.CUDAGraph()
+TRY_A_POOL = """try:
+            torch.cuda.MemPool()
         except NotImplementedError:
             pass
         """
@@ -93,11 +93,11 @@ SOLUTIONS = {
     "race_and_raise": model("module.run_racing(x, True); raise ValueError('on purpose')"),
     "refused_kernel": model("return module.run_refused(x, True)"),
     "at_import": model("return x", head=KERNELS + "module.run_past(torch.zeros(512, device='cuda'), True)\n"),
-    "graph": model("torch.cuda.CUDAGraph(); return torch.relu(x)", head=PLAIN),
-    "graph_constructed": model("return x", head=PLAIN, construct="self.graph = torch.cuda.CUDAGraph()"),
-    "graph_wrapped": model("return x", head=PLAIN, construct=TRY_A_GRAPH.replace("pass", "raise KeyError('graph')")),
-    "graph_then_raise": model(TRY_A_GRAPH + "raise ValueError('on purpose')", head=PLAIN),
-    "graph_then_right": model(TRY_A_GRAPH + "return torch.relu(x)", head=PLAIN),
+    "pool": model("torch.cuda.MemPool(); return torch.relu(x)", head=PLAIN),
+    "pool_constructed": model("return x", head=PLAIN, construct="self.pool = torch.cuda.MemPool()"),
+    "pool_wrapped": model("return x", head=PLAIN, construct=TRY_A_POOL.replace("pass", "raise KeyError('pool')")),
+    "pool_then_raise": model(TRY_A_POOL + "raise ValueError('on purpose')", head=PLAIN),
+    "pool_then_right": model(TRY_A_POOL + "return torch.relu(x)", head=PLAIN),
     "backward": model(
         "with torch.enable_grad():\n            y = x.clone().requires_grad_(); torch.relu(y).sum().backward()\n"
         "        return y.grad * y",
@@ -164,7 +164,7 @@ def test_a_race_is_told_beside_the_exception_that_follows_and_earns_no_more(reco
     assert reward_of(record) == reward_of(plain)
 
 
-@pytest.mark.parametrize("name", ["graph", "graph_constructed", "graph_wrapped", "backward", "refused_kernel"])
+@pytest.mark.parametrize("name", ["pool", "pool_constructed", "pool_wrapped", "backward", "refused_kernel"])
 def test_what_the_host_device_can_not_do_is_not_emulated(records: dict[str, Record], name: str) -> None:
     record = records[name]
     assert record.status is Status.not_emulated, record
@@ -175,11 +175,11 @@ def test_the_line_of_a_refused_kernel_is_told(records: dict[str, Record]) -> Non
     assert f"line {line('refused_kernel', 'REFUSED')}" in records["refused_kernel"].reason
 
 
-@pytest.mark.parametrize("name", ["graph_then_raise", "forged", "own_name"])
+@pytest.mark.parametrize("name", ["pool_then_raise", "forged", "own_name"])
 def test_a_mistake_stays_one_whatever_was_not_emulated_before(records: dict[str, Record], name: str) -> None:
     assert records[name].status is Status.runtime_error, records[name]
 
 
 def test_a_submission_that_notes_something_and_answers_is_unjudged(records: dict[str, Record]) -> None:
     """The limit that the guide on trust tells of."""
-    assert records["graph_then_right"].status is Status.not_emulated
+    assert records["pool_then_right"].status is Status.not_emulated

@@ -88,7 +88,93 @@ def timed(event: Any, other: Any) -> bool:
         other.record(plain)
     stream.wait_event(other)
     stream.wait_stream(plain)
-    return bool(event.elapsed_time(other) >= 0 and plain == stream == torch.cuda.current_stream())
+    return bool(event.elapsed_time(other) >= 0 and plain != stream != torch.cuda.current_stream())
+
+
+def captured(call: Callable[[], object], **options: Any) -> Any:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, **options):
+        call()
+    return graph
+
+
+def graph_follows_its_inputs() -> bool:
+    """Whether a layer, a change in place and an operator with two results are done again for other inputs."""
+    layer = torch.nn.Linear(4, 3, device="cuda").requires_grad_(False)
+    x, total = torch.zeros(2, 4, device="cuda"), torch.zeros(3, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = torch.relu(layer(x)).t().contiguous()
+        y[1:] += 1
+        total += y.sum(dim=1)
+        top, places = y.topk(1, dim=0)
+    right = bool((total == 0).all())
+    want = torch.zeros(3, device="cuda")
+    for _ in range(3):
+        x.copy_(torch.rand(2, 4))
+        graph.replay()
+        again = torch.relu(layer(x)).t().contiguous()
+        again[1:] += 1
+        want += again.sum(dim=1)
+        right &= torch.equal(y, again) and torch.equal(total, want) and torch.equal(again.gather(0, places), top)
+    return right
+
+
+def branch_that_is_not_joined() -> None:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.zeros(2, device="cuda")
+
+
+def graph_of_two_streams() -> bool:
+    x = torch.ones(2, device="cuda")
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = x + 1
+            done = side.record_event()
+        torch.cuda.current_stream().wait_event(done)
+        z = y * 2
+    graph.replay()
+    return torch.equal(z.cpu(), torch.full((2,), 4.0))
+
+
+def graphs_share_a_pool() -> bool:
+    x = torch.ones(2, device="cuda")
+    first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(first):
+        y = x + 1
+    with torch.cuda.graph(second, pool=first.pool()):
+        z = y * 3
+    first.replay()
+    second.replay()
+    first.reset()
+    return torch.equal(z.cpu(), torch.full((2,), 6.0))
+
+
+def graph_answers_nothing_before_a_replay() -> bool:
+    x = torch.ones(2, device="cuda")
+    made = []
+    captured(lambda: made.append(x + 1))
+    return bool(made[0].isnan().all())
+
+
+def graph_draws_again() -> bool:
+    made = []
+    graph = captured(lambda: made.append(torch.rand(8, device="cuda")))
+    graph.replay()
+    before = made[0].clone()
+    graph.replay()
+    return not torch.equal(before, made[0])
+
+
+def graph_of_a_lost_input() -> None:
+    inputs = [torch.ones(2, device="cuda")]
+    graph = captured(lambda: inputs[0] + 1)
+    inputs.clear()
+    graph.replay()
 
 
 def raises(call: Callable[[], object], text: str) -> bool:

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "blas.h"
+#include "hostcuda/capture.h"
 
 namespace hostcuda::blas {
 
@@ -34,6 +35,7 @@ Call& Call::needs(bool holds, cublasStatus_t otherwise) {
 
 bool Call::begin() {
     if (status_ != CUBLAS_STATUS_SUCCESS) return false;
+    if (is_capturing(handle_->stream)) return lacks("cuBLAS in a CUDA graph"), false;
     begun_ = library_begins(routine_) == 0;
     needs(begun_, CUBLAS_STATUS_EXECUTION_FAILED);
     return begun_;

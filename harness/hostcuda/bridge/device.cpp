@@ -17,6 +17,7 @@
 #include <unordered_set>
 
 #include "device.h"
+#include "graph.h"
 #include "hostcuda/interface.h"
 
 namespace hostcuda::bridge {
@@ -29,12 +30,6 @@ using c10::DeviceType;
 thread_local int device_depth = 0;  // while above 0, new storages are device memory
 thread_local int pinned_depth = 0;  // and pinned memory of the host, which kernels may use
 const Device the_device(DeviceType::CUDA, 0);
-
-struct DeviceMemory {
-    explicit DeviceMemory(bool on) : on_(on) { device_depth += on_; }
-    ~DeviceMemory() { device_depth -= on_; }
-    bool on_;
-};
 
 struct PinnedMemory {
     explicit PinnedMemory(bool on) : on_(on) { pinned_depth += on_; }
@@ -52,6 +47,11 @@ struct Relabel : c10::TensorImpl {
 
 bool on_device(const at::Tensor& t) { return t.defined() && t.is_cuda(); }
 
+}  // namespace
+
+OnDevice::OnDevice(bool on) : on_(on) { device_depth += on_; }
+OnDevice::~OnDevice() { device_depth -= on_; }
+
 at::Tensor alias(const at::Tensor& t, DeviceType type) {
     const c10::InferenceMode mode(t.is_inference());  // what is a view of it is so too, whatever the mode it is made in
     auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(t.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
@@ -62,6 +62,8 @@ at::Tensor alias(const at::Tensor& t, DeviceType type) {
     if (type == DeviceType::CUDA) Relabel::to(*impl, the_device);
     return at::Tensor(std::move(impl));
 }
+
+namespace {
 
 struct Aliases {
     struct Pair {
@@ -116,6 +118,8 @@ bool mixes_devices(const c10::OperatorHandle& op) {
         "aten::_pack_padded_sequence", "aten::_embedding_bag", "aten::repeat_interleave.Tensor", "aten::copy", "aten::multinomial"};
     return names.count(op.schema().operator_name().name + (op.schema().operator_name().overload_name.empty() ? "" : "." + op.schema().operator_name().overload_name)) != 0;
 }
+
+bool is_pinned(const at::Tensor& t, std::optional<Device>);
 
 std::string namespace_of(const std::string& name) { return name.substr(0, name.find("::")); }
 
@@ -193,11 +197,13 @@ void on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stac
     if (aliases.cpu.defined() && !aliases.pairs.empty() && !mixes_devices(op))
         TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking arguments of ", schema.name(), ")");
     const bool to_device = asked.has_value() ? asked->is_cuda() : true;
+    const std::shared_ptr<CapturedOperator> captured = capture_operator(op, *stack, begin, to_device, aliases.cpu.defined() && !is_pinned(aliases.cpu, std::nullopt));
     {
-        DeviceMemory memory(to_device);
+        OnDevice memory(to_device);
         at::AutoDispatchBelowADInplaceOrView below;
         op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     }
+    if (captured != nullptr) finish_capture(captured, *stack);
     aliases.copy_back();
     const std::size_t returned = schema.returns().size();
     for (std::size_t i = stack->size() - returned; i < stack->size(); ++i) {
@@ -297,7 +303,7 @@ void* noted(void* user) {
 
 // Torch may hand over memory of the time before checked mode, and frees through this function whatever the allocator gave.
 void free_any(void* user) {
-    if (user == nullptr) return;
+    if (user == nullptr || pool_keeps(user)) return;
     bool ours;
     {
         std::lock_guard<std::mutex> lock(owned_mutex);
@@ -314,6 +320,7 @@ struct TrackingAllocator final : c10::Allocator {
         if (!hostcuda_checked() || bytes == 0) {
             c10::DataPtr plain_memory = plain->allocate(bytes);
             void* address = noted(plain_memory.release_context());
+            if (device_depth > 0) pool_takes(address, bytes);
             return {address, address, &free_any, Device(DeviceType::CPU)};
         }
         const std::size_t total = (bytes + 2 * red_zone + 255) / 256 * 256;
@@ -322,6 +329,7 @@ struct TrackingAllocator final : c10::Allocator {
         char* user = static_cast<char*>(block) + red_zone;
         const bool device = device_depth > 0;
         if (device) hostcuda_poison(block, total);
+        if (device) pool_takes(user, bytes);
         region_add(user, bytes, device ? RegionKind::device : pinned_depth > 0 ? RegionKind::pinned : RegionKind::host, device, red_zone, nullptr);
         noted(user);
         {

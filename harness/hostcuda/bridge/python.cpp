@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "device.h"
+#include "graph.h"
 #include "hostcuda/bind.h"
 
 namespace hostcuda::bind {
@@ -68,11 +69,21 @@ namespace {
 void activate() { hostcuda::bridge::activate(); }
 at::Tensor as_device(const at::Tensor& t) { return hostcuda::bridge::as_device(t); }
 at::Tensor as_host(const at::Tensor& t) { return hostcuda::bridge::as_host(t); }
+using hostcuda::bridge::graph_begin;
+using hostcuda::bridge::graph_end;
+using hostcuda::bridge::graph_free;
+using hostcuda::bridge::graph_pool;
+using hostcuda::bridge::graph_replay;
 
 PyMethodDef methods[] = {
     HOSTCUDA_METHOD(activate, "activate"),
     HOSTCUDA_METHOD(as_device, "as_device"),
     HOSTCUDA_METHOD(as_host, "as_host"),
+    HOSTCUDA_METHOD(graph_begin, "graph_begin"),
+    HOSTCUDA_METHOD(graph_end, "graph_end"),
+    HOSTCUDA_METHOD(graph_free, "graph_free"),
+    HOSTCUDA_METHOD(graph_pool, "graph_pool"),
+    HOSTCUDA_METHOD(graph_replay, "graph_replay"),
     {nullptr, nullptr, 0, nullptr},
 };
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "hostcuda_bridge", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};

@@ -17,10 +17,12 @@ enum cudaError {
     cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorInitializationError = 3,
     cudaErrorInvalidConfiguration = 9, cudaErrorInvalidPitchValue = 12, cudaErrorInvalidSymbol = 13,
     cudaErrorInvalidDevicePointer = 17, cudaErrorInvalidMemcpyDirection = 21, cudaErrorInsufficientDriver = 35,
-    cudaErrorInvalidDeviceFunction = 98, cudaErrorNoDevice = 100, cudaErrorInvalidDevice = 101, cudaErrorInvalidResourceHandle = 400,
+    cudaErrorInvalidDeviceFunction = 98, cudaErrorNoDevice = 100, cudaErrorInvalidDevice = 101, cudaErrorInvalidResourceHandle = 400, cudaErrorIllegalState = 401,
     cudaErrorNotReady = 600, cudaErrorIllegalAddress = 700, cudaErrorLaunchOutOfResources = 701, cudaErrorLaunchTimeout = 702,
     cudaErrorAssert = 710, cudaErrorMisalignedAddress = 716, cudaErrorLaunchFailure = 719, cudaErrorCooperativeLaunchTooLarge = 720,
-    cudaErrorNotSupported = 801, cudaErrorInvalidClusterSize = 912, cudaErrorUnknown = 999
+    cudaErrorNotSupported = 801, cudaErrorStreamCaptureUnsupported = 900, cudaErrorStreamCaptureInvalidated = 901, cudaErrorStreamCaptureMerge = 902,
+    cudaErrorStreamCaptureUnmatched = 903, cudaErrorStreamCaptureUnjoined = 904, cudaErrorStreamCaptureIsolation = 905,
+    cudaErrorStreamCaptureImplicit = 906, cudaErrorCapturedEvent = 907, cudaErrorGraphExecUpdateFailure = 910, cudaErrorInvalidClusterSize = 912, cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
 
@@ -44,8 +46,6 @@ enum cudaDeviceAttr {
 
 typedef struct hostcuda_stream* cudaStream_t;
 typedef struct hostcuda_event* cudaEvent_t;
-typedef struct hostcuda_graph* cudaGraph_t;
-typedef struct hostcuda_graph_exec* cudaGraphExec_t;
 typedef void (*cudaHostFn_t)(void*);
 typedef void (*cudaStreamCallback_t)(cudaStream_t, cudaError_t, void*);
 typedef struct hostcuda_pool* cudaMemPool_t;
@@ -94,7 +94,7 @@ struct cudaFuncAttributes {
 };
 
 // ---- launches with attributes. What is a hint to a GPU changes no result here, and kernels run one after another as it is; attributes that are not listed
-// (events, graphs) are not emulated.
+// (events) are not emulated.
 enum cudaClusterSchedulingPolicy { cudaClusterSchedulingPolicyDefault, cudaClusterSchedulingPolicySpread, cudaClusterSchedulingPolicyLoadBalancing };
 enum cudaLaunchAttributeID {
     cudaLaunchAttributeIgnore = 0, cudaLaunchAttributeCooperative = 2, cudaLaunchAttributeClusterDimension = 4,
@@ -170,6 +170,7 @@ cudaError_t cudaMemcpy2DAsync(void*, size_t, const void*, size_t, size_t, size_t
 cudaError_t cudaMemset(void*, int, size_t);
 cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t stream = nullptr);
 cudaError_t cudaMemset2D(void*, size_t, int, size_t, size_t);
+cudaError_t cudaMemset2DAsync(void*, size_t, int, size_t, size_t, cudaStream_t stream = nullptr);
 cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t stream = nullptr);
 enum cudaMemLocationType {
     cudaMemLocationTypeInvalid = 0, cudaMemLocationTypeDevice, cudaMemLocationTypeHost, cudaMemLocationTypeHostNuma, cudaMemLocationTypeHostNumaCurrent
@@ -180,9 +181,8 @@ struct cudaMemLocation {
 };
 inline cudaError_t cudaMemPrefetchAsync(const void* p, size_t n, cudaMemLocation at, unsigned, cudaStream_t stream = nullptr) { return cudaMemPrefetchAsync(p, n, at.id, stream); }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes*, const void*);
-inline cudaError_t cudaMemset2DAsync(void* p, size_t pitch, int v, size_t w, size_t h, cudaStream_t = nullptr) { return cudaMemset2D(p, pitch, v, w, h); }
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) { return cudaMemcpy(to, from, n, cudaMemcpyDeviceToDevice); }
-inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t = nullptr) { return cudaMemcpy(to, from, n, cudaMemcpyDeviceToDevice); }
+inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t s = nullptr) { return cudaMemcpyAsync(to, from, n, cudaMemcpyDeviceToDevice, s); }
 
 // Advice that changes no result.
 enum cudaMemoryAdvise {
@@ -216,6 +216,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t);
 cudaError_t cudaEventQuery(cudaEvent_t);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t);
 
+#include "hostcuda/graph_api.h"
+
 namespace hostcuda {
 cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t function_attributes(cudaFuncAttributes* attributes, const void* kernel);
@@ -239,7 +241,7 @@ inline LaunchShape shape_of(const cudaLaunchConfig_t& c) {
 }
 cudaError_t largest_cluster_of(int* blocks);
 cudaError_t active_clusters(int* clusters, const void* kernel, const LaunchShape& shape);
-cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size_t offset, std::size_t symbol_bytes);
+cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size_t offset, std::size_t symbol_bytes, cudaStream_t stream = nullptr);
 cudaError_t launch_status(int error);  // records it as the last error
 }  // namespace hostcuda
 
@@ -281,14 +283,14 @@ template <class F, class S> inline cudaError_t cudaOccupancyMaxPotentialBlockSiz
 template <class T> inline cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t n, size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
     return hostcuda::copy_symbol(const_cast<char*>(reinterpret_cast<const volatile char*>(&symbol)) + offset, from, n, offset, sizeof(T));
 }
-template <class T> inline cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, size_t n, size_t offset, cudaMemcpyKind kind, cudaStream_t = nullptr) {
-    return cudaMemcpyToSymbol(symbol, from, n, offset, kind);
+template <class T> inline cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, size_t n, size_t offset, cudaMemcpyKind, cudaStream_t stream = nullptr) {
+    return hostcuda::copy_symbol(const_cast<char*>(reinterpret_cast<const volatile char*>(&symbol)) + offset, from, n, offset, sizeof(T), stream);
 }
 template <class T> inline cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost) {
     return hostcuda::copy_symbol(to, const_cast<const char*>(reinterpret_cast<const volatile char*>(&symbol)) + offset, n, offset, sizeof(T));
 }
-template <class T> inline cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, size_t n, size_t offset, cudaMemcpyKind kind, cudaStream_t = nullptr) {
-    return cudaMemcpyFromSymbol(to, symbol, n, offset, kind);
+template <class T> inline cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, size_t n, size_t offset, cudaMemcpyKind, cudaStream_t stream = nullptr) {
+    return hostcuda::copy_symbol(to, const_cast<const char*>(reinterpret_cast<const volatile char*>(&symbol)) + offset, n, offset, sizeof(T), stream);
 }
 template <class T> inline cudaError_t cudaGetSymbolAddress(void** p, const T& symbol) {
     *p = const_cast<char*>(reinterpret_cast<const volatile char*>(&symbol));

@@ -172,6 +172,15 @@ void library_lacks(const char* routine, const char* construct, std::uintptr_t si
     report_outside(details);
 }
 
+void library_reports_stale(const char* routine) {
+    ReportDetails details;
+    details.kind = ReportKind::memory_error;
+    details.kernel = routine;
+    details.message = "a graph runs it on a tensor whose memory was freed since the capture";
+    report_outside(details);
+    set_sticky_error(error_illegal_address);
+}
+
 bool library_reads_on_host(const char* routine, const char* name, const void* scalar, std::uintptr_t site) {
     const Region* region = region_containing(reinterpret_cast<std::uintptr_t>(scalar), 1);
     if (region == nullptr || (region->kind != RegionKind::device && region->kind != RegionKind::symbol)) return true;

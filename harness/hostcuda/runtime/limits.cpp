@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api.h"
+#include "hostcuda/capture.h"
 #include "recorder.h"
 #include "report.h"
 #include "state.h"
@@ -223,10 +224,11 @@ cudaError_t active_clusters(int* clusters, const void* kernel, const LaunchShape
     return status();
 }
 
-cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size_t offset, std::size_t symbol_bytes) {
+cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size_t offset, std::size_t symbol_bytes, cudaStream_t stream) {
     if (offset + bytes > symbol_bytes) return fail(cudaErrorInvalidValue);
-    std::memcpy(to, from, bytes);
-    return status();
+    const auto copy = [=] { return std::memcpy(to, from, bytes), status(); };
+    if (const auto taken = captured(stream, cudaGraphNodeTypeMemcpy, copy)) return *taken;
+    return copy();
 }
 
 }  // namespace hostcuda

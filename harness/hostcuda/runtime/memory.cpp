@@ -7,6 +7,7 @@
 #include <string>
 
 #include "api.h"
+#include "hostcuda/capture.h"
 #include "report.h"
 #include "state.h"
 
@@ -42,6 +43,9 @@ std::map<void*, Allocation>& allocations() {
 cudaError_t allocate(void** p, std::size_t bytes, RegionKind kind, void* site, bool heap = false) {
     if (p == nullptr) return fail(cudaErrorInvalidValue);
     *p = nullptr;
+    if (!heap) {
+        if (const cudaError_t error = hostcuda::outside_of_captures(); error != cudaSuccess) return error;
+    }
     if (bytes == 0) return status();
     const std::size_t total = (bytes + 2 * red_zone_bytes + allocation_alignment - 1) / allocation_alignment * allocation_alignment;
     void* block = total < bytes ? nullptr : std::aligned_alloc(allocation_alignment, total);
@@ -57,6 +61,7 @@ cudaError_t allocate(void** p, std::size_t bytes, RegionKind kind, void* site, b
 
 cudaError_t release(void* p) {
     if (p == nullptr) return status();
+    if (const cudaError_t error = hostcuda::outside_of_captures(); error != cudaSuccess) return error;
     Allocation found{};
     {
         std::lock_guard<std::mutex> lock(mutex);
@@ -84,6 +89,11 @@ bool covers(const void* p, std::size_t bytes, const char* call) {
     details.message = "the range exceeds its allocation";
     hostcuda::report_outside(details);
     return false;
+}
+
+cudaError_t in_capture(const char* call) {
+    hostcuda::library_lacks(call, "memory that a CUDA graph allocates (cudaMallocAsync and cudaFreeAsync in a capture)", 0);
+    return fail(cudaErrorNotSupported);
 }
 
 bool leaks(const Allocation& a) { return !a.heap && (a.kind == RegionKind::device || a.kind == RegionKind::managed); }
@@ -130,7 +140,10 @@ extern "C" char* hostcuda_leaks_json(int since_mark) {
 }
 
 cudaError_t cudaMalloc(void** p, size_t n) { return allocate(p, n, RegionKind::device, CALLER); }
-cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) { return allocate(p, n, RegionKind::device, CALLER); }
+cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t s) {
+    if (hostcuda::is_capturing(s)) return in_capture("cudaMallocAsync");
+    return allocate(p, n, RegionKind::device, CALLER);
+}
 cudaError_t cudaMallocManaged(void** p, size_t n, unsigned) { return allocate(p, n, RegionKind::managed, CALLER); }
 cudaError_t cudaMallocHost(void** p, size_t n, unsigned) { return allocate(p, n, RegionKind::pinned, CALLER); }
 cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) { return allocate(p, n, RegionKind::pinned, CALLER); }
@@ -142,38 +155,68 @@ cudaError_t cudaHostGetDevicePointer(void** p, void* host, unsigned) { *p = host
 cudaError_t cudaHostRegister(void* p, size_t n, unsigned) { hostcuda::region_add(p, n, RegionKind::pinned, false, 0, nullptr); return status(); }
 cudaError_t cudaHostUnregister(void* p) { return hostcuda::region_remove(p) ? status() : fail(cudaErrorInvalidValue); }
 cudaError_t cudaFree(void* p) { return release(p); }
-cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return release(p); }
+cudaError_t cudaFreeAsync(void* p, cudaStream_t s) { return hostcuda::is_capturing(s) ? in_capture("cudaFreeAsync") : release(p); }
 cudaError_t cudaFreeHost(void* p) { return release(p); }
-cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
+namespace {
+cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
     if (n != 0 && (to == nullptr || from == nullptr)) return fail(cudaErrorInvalidValue);
     if (static_cast<int>(kind) < 0 || kind > cudaMemcpyDefault) return fail(cudaErrorInvalidMemcpyDirection);
     if (!covers(to, n, "cudaMemcpy") || !covers(from, n, "cudaMemcpy")) return fail(cudaErrorInvalidValue);
     std::memmove(to, from, n);
     return status();
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t) { return cudaMemcpy(to, from, n, kind); }
-cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind) {
+cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind) {
     if (width > to_pitch || width > from_pitch) return fail(cudaErrorInvalidPitchValue);
     for (size_t row = 0; row < height; ++row) {
-        const cudaError_t error = cudaMemcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind);
+        const cudaError_t error = copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind);
         if (error != cudaSuccess) return error;
     }
     return status();
 }
-cudaError_t cudaMemcpy2DAsync(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t) {
-    return cudaMemcpy2D(to, tp, from, fp, w, h, k);
+cudaError_t fill(void* p, size_t pitch, int value, size_t width, size_t height) {
+    if (p == nullptr && width != 0 && height != 0) return fail(cudaErrorInvalidValue);
+    for (size_t row = 0; row < height; ++row) {
+        char* at = static_cast<char*>(p) + row * pitch;
+        if (!covers(at, width, "cudaMemset")) return fail(cudaErrorInvalidValue);
+        std::memset(at, value, width);
+    }
+    return status();
+}
+
+// Those with a stream: done now, or by the graph that the stream captures. Those without wait, which no capture allows.
+template <class Body> cudaError_t on_stream(cudaStream_t stream, cudaGraphNodeType type, Body body) {
+    if (const auto taken = hostcuda::captured(stream, type, body)) return *taken;
+    return body();
+}
+template <class Body> cudaError_t now(Body body) {
+    if (const cudaError_t error = hostcuda::outside_of_captures(); error != cudaSuccess) return error;
+    return body();
+}
+}  // namespace
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
+    return now([=] { return copy(to, from, n, kind); });
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s) {
+    return on_stream(s, cudaGraphNodeTypeMemcpy, [=] { return copy(to, from, n, kind); });
+}
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind) {
+    return now([=] { return copy_rows(to, to_pitch, from, from_pitch, width, height, kind); });
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t s) {
+    return on_stream(s, cudaGraphNodeTypeMemcpy, [=] { return copy_rows(to, tp, from, fp, w, h, k); });
 }
 cudaError_t cudaMemset(void* p, int value, size_t n) {
-    if (p == nullptr && n != 0) return fail(cudaErrorInvalidValue);
-    if (!covers(p, n, "cudaMemset")) return fail(cudaErrorInvalidValue);
-    std::memset(p, value, n);
-    return status();
+    return now([=] { return fill(p, n, value, n, 1); });
 }
-cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t) { return cudaMemset(p, value, n); }
+cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t s) {
+    return on_stream(s, cudaGraphNodeTypeMemset, [=] { return fill(p, n, value, n, 1); });
+}
 cudaError_t cudaMemset2D(void* p, size_t pitch, int value, size_t width, size_t height) {
-    for (size_t row = 0; row < height; ++row)
-        if (cudaError_t error = cudaMemset(static_cast<char*>(p) + row * pitch, value, width); error != cudaSuccess) return error;
-    return status();
+    return now([=] { return fill(p, pitch, value, width, height); });
+}
+cudaError_t cudaMemset2DAsync(void* p, size_t pitch, int value, size_t width, size_t height, cudaStream_t s) {
+    return on_stream(s, cudaGraphNodeTypeMemset, [=] { return fill(p, pitch, value, width, height); });
 }
 cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t) { return status(); }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {

@@ -97,13 +97,14 @@ void region_add(const void* base, std::size_t bytes, RegionKind kind, bool fresh
     region->red_zone_bytes = red_zone_bytes;
     if (name != nullptr) std::strncpy(region->name, name, sizeof region->name - 1);
     std::unique_lock<std::shared_mutex> lock(mutex);
-    region->number = ++made;
+    region->number = region->allocation = ++made;
     if (kind == RegionKind::device || kind == RegionKind::symbol) device_regions_made.fetch_add(1);
     // Whatever is known of these addresses from before is no more: memory that others own goes without a word.
     Map& map = regions();
     auto place = map.upper_bound(region->base);
     if (place != map.begin() && std::prev(place)->second->base + std::prev(place)->second->bytes > region->base) --place;
     while (place != map.end() && place->second->base < region->base + region->bytes) {
+        if (place->second->base == region->base) region->allocation = place->second->allocation;
         drop_cells(*place->second);
         place = map.erase(place);
     }

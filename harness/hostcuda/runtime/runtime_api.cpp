@@ -1,23 +1,15 @@
-// The CUDA runtime API (include/cuda_runtime_api.h): errors, the device and its properties, streams and events. Memory is in memory.cpp,
-// limits of a launch in limits.cpp.
+// The CUDA runtime API (include/cuda_runtime_api.h): errors, the device and its properties. Memory is in memory.cpp,
+// limits of a launch in limits.cpp, streams and events in streams.cpp.
 #include <sys/sysinfo.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "api.h"
+#include "hostcuda/capture.h"
 #include "report.h"
 #include "state.h"
-
-struct hostcuda_event {
-    std::chrono::steady_clock::time_point at;
-    bool recorded = false;
-};
-struct hostcuda_stream {
-    int number;
-};
 
 namespace {
 
@@ -83,6 +75,16 @@ const ErrorText error_texts[] = {
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge", "operation would result in a merge of separate capture sequences"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "capture was not ended in the same stream as it began"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit", "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
+    {cudaErrorGraphExecUpdateFailure, "cudaErrorGraphExecUpdateFailure", "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"},
     {cudaErrorInvalidClusterSize, "cudaErrorInvalidClusterSize", "cluster misconfiguration"},
 };
 }  // namespace
@@ -97,7 +99,10 @@ const char* cudaGetErrorName(cudaError_t error) {
     return "unrecognized error code";
 }
 
-cudaError_t cudaDeviceSynchronize() { return status(); }
+cudaError_t cudaDeviceSynchronize() {
+    const cudaError_t error = hostcuda::outside_of_captures();
+    return error != cudaSuccess ? error : status();
+}
 cudaError_t cudaDeviceReset() { return status(); }
 cudaError_t cudaGetDevice(int* d) { *d = 0; return status(); }
 cudaError_t cudaSetDevice(int d) { return d == 0 ? status() : fail(cudaErrorInvalidDevice); }
@@ -157,39 +162,5 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
     struct sysinfo info;
     if (sysinfo(&info) != 0) return fail(cudaErrorUnknown);
     *free_bytes = info.freeram * info.mem_unit, *total = info.totalram * info.mem_unit;
-    return status();
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t* s) {
-    static std::atomic<int> number{1};
-    *s = new hostcuda_stream{number++};
-    return status();
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return cudaStreamCreate(s); }
-cudaError_t cudaStreamDestroy(cudaStream_t s) {
-    if (reinterpret_cast<std::uintptr_t>(s) > 2) delete s;
-    return status();
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return status(); }
-cudaError_t cudaStreamQuery(cudaStream_t) { return status(); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return status(); }
-cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void* data, unsigned) { f(s, status(), data); return status(); }
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void* data) { f(data); return status(); }
-cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = new hostcuda_event; return status(); }
-cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
-cudaError_t cudaEventDestroy(cudaEvent_t e) { delete e; return status(); }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) {
-    if (e == nullptr) return fail(cudaErrorInvalidResourceHandle);
-    e->at = std::chrono::steady_clock::now();
-    e->recorded = true;
-    return status();
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return status(); }
-cudaError_t cudaEventQuery(cudaEvent_t) { return status(); }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-    if (from == nullptr || to == nullptr || !from->recorded || !to->recorded) return fail(cudaErrorInvalidResourceHandle);
-    *ms = std::chrono::duration<float, std::milli>(to->at - from->at).count();
     return status();
 }

@@ -71,6 +71,7 @@ struct Region {
     bool fresh = false;              // its content was never set by anybody: filled with poison
     std::size_t red_zone_bytes = 0;  // writable bytes on either side that belong to nobody
     std::uint64_t number = 0;
+    std::uint64_t allocation = 0;    // the same for all regions that marked the same memory one after another, without a free in between
     char name[64] = {};
 };
 

@@ -292,7 +292,7 @@ class _Rewriter:
         passed = self._rendered(state, arguments, typed, side).strip()[1:-1]
         return (
             b"static_cast<void>(::hostcuda::start(::hostcuda::Configuration(%b), false, %b, %d, "
-            b"[&](auto&&... hostcuda_a) %b { %b(hostcuda_a...); }%b))"
+            b"[=](auto&&... hostcuda_a) %b { %b(hostcuda_a...); }%b))"
         ) % (
             state.source[syntax.start_byte + 3 : syntax.end_byte - 3],
             quoted(callee),

@@ -30,6 +30,9 @@ class RuntimeLibrary:
         self._library.hostcuda_error_string.restype = ctypes.c_char_p
         self._library.hostcuda_leaks_json.restype = ctypes.c_void_p
         self._library.hostcuda_launches_json.restype = ctypes.c_void_p
+        self._library.hostcuda_stream_new.restype = ctypes.c_void_p
+        self._library.hostcuda_torch_stream.restype = ctypes.c_void_p
+        self._library.hostcuda_event_new.restype = ctypes.c_void_p
 
     def set_schedule(self, number: int) -> None:
         """Set the order of blocks and threads, and the content of unwritten shared memory.
@@ -70,6 +73,42 @@ class RuntimeLibrary:
         """Forget reports and errors."""
         self._library.hostcuda_clear_reports()
         self._library.hostcuda_clear_errors()
+
+    def new_stream(self) -> int:
+        """Create a non-blocking stream and return its handle."""
+        return int(self._library.hostcuda_stream_new())
+
+    def torch_stream(self) -> int:
+        """Return the handle of torch's current stream in this thread."""
+        return int(self._library.hostcuda_torch_stream() or 0)
+
+    def set_torch_stream(self, stream: int) -> None:
+        """Make a stream the current one of torch in this thread."""
+        self._library.hostcuda_set_torch_stream(ctypes.c_void_p(stream))
+
+    def is_capturing(self, stream: int) -> bool:
+        return bool(self._library.hostcuda_stream_capturing(ctypes.c_void_p(stream)))
+
+    def synchronize(self, stream: int | None = None) -> int:
+        """Wait for a stream or the device: a cudaError_t, not 0 during a capture."""
+        if stream is None:
+            return int(self._library.hostcuda_device_synchronize())
+        return int(self._library.hostcuda_stream_synchronize(ctypes.c_void_p(stream)))
+
+    def new_event(self) -> int:
+        """Create an event and return its handle."""
+        return int(self._library.hostcuda_event_new())
+
+    def delete_event(self, event: int) -> None:
+        self._library.hostcuda_event_delete(ctypes.c_void_p(event))
+
+    def record_event(self, event: int, stream: int) -> int:
+        """Record an event in a stream, and return a cudaError_t."""
+        return int(self._library.hostcuda_event_record(ctypes.c_void_p(event), ctypes.c_void_p(stream)))
+
+    def wait_event(self, stream: int, event: int) -> int:
+        """Let a stream wait for an event, and return a cudaError_t."""
+        return int(self._library.hostcuda_event_wait(ctypes.c_void_p(stream), ctypes.c_void_p(event)))
 
     def mark_allocations(self) -> None:
         """Count all allocations so far as set-up; `leaks(since_mark=True)` omits them."""

@@ -92,7 +92,7 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
             "'CUBLAS_COMPUTE_32F_EMULATED_16BFX9' was not declared in this scope",
             "cuBLAS (CUBLAS_COMPUTE_32F_EMULATED_16BFX9)",
         ),
-        ("‘cudaGraphLaunch’ was not declared in this scope", "CUDA graphs (cudaGraphLaunch)"),
+        ("‘cudaGraphAddKernelNode’ was not declared in this scope", "CUDA graphs (cudaGraphAddKernelNode)"),
         ("'cudaTextureObject_t' has not been declared", "textures (cudaTextureObject_t)"),
         ("'curandStateSobol32_t' has not been declared", "cuRAND (curandStateSobol32_t)"),
         ("'curandGenerateUniform' was not declared in this scope", "cuRAND (curandGenerateUniform)"),

@@ -106,14 +106,23 @@ HOLDS = [
     "traced_alike(torch.nn.Conv2d(2, 3, 3, padding='same').cuda(), grad=True)",
     "traced_alike(lambda x: x[:, [1, 0]] * 2, grad=True)",
     "(torch.cuda.CUDAGraph | None) and (torch.device | None)",
+    "graph_follows_its_inputs() and not torch.cuda.is_current_stream_capturing()",
+    "graph_of_two_streams() and graphs_share_a_pool()",
+    "graph_answers_nothing_before_a_replay()",
+    "graph_draws_again()",
+    "not torch.cuda.make_graphed_callables(torch.relu, (torch.ones(2).cuda(),))(torch.zeros(2).cuda()).any().item()",
+    "raises(lambda: captured(lambda: torch.ones(2, device='cuda').sum().item()), 'error during capture')",
+    "raises(lambda: captured(lambda: torch.ones(2).cuda()), 'error during capture')",
+    "raises(lambda: captured(torch.cuda.synchronize), 'error during capture')",
+    "raises(lambda: captured(branch_that_is_not_joined), 'unjoined work')",
+    "raises(torch.cuda.CUDAGraph().capture_begin, 'non-default stream')",
+    "raises(torch.cuda.CUDAGraph().replay, 'without a preceding successful capture')",
 ]
 
+STALE = "graph_of_a_lost_input()"
+
 REFUSED = {
-    "torch.cuda.CUDAGraph()": "CUDA graphs",
-    "torch.cuda.graphs.CUDAGraph()": "CUDA graphs",
-    "torch.cuda.graph(None)": "CUDA graphs",
-    "torch.cuda.graph_pool_handle()": "CUDA graphs",
-    "torch.cuda.make_graphed_callables(torch.relu, (torch.ones(2, device='cuda'),))": "CUDA graphs",
+    "torch.cuda.make_graphed_callables(torch.nn.Linear(2, 2).cuda(), (torch.ones(2, 2, device='cuda'),))": "backward",
     "torch.ones(2, device='cuda', requires_grad=True).sum().backward()": "backward",
     "torch.func.grad(lambda x: x.sum())(torch.ones(2, device='cuda'))": "backward",
     "torch.from_dlpack(torch.ones(2, device='cuda').__dlpack__())": "DLPack",
@@ -131,7 +140,7 @@ REFUSED = {
 
 @cache
 def results() -> dict[str, Any]:
-    texts = json.dumps([*WORKS, *HOLDS, *REFUSED])
+    texts = json.dumps([*WORKS, *HOLDS, *REFUSED, STALE])
     script = SUPPORT / "hostcuda_torch.py"
     done = subprocess.run(
         [sys.executable, str(script), texts], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
@@ -149,6 +158,12 @@ def test_the_device_is_found_by_any_of_its_names(text: str) -> None:
 @pytest.mark.parametrize("text", HOLDS)
 def test_what_stands_for_torch_s_classes_is_known_as_them(text: str) -> None:
     assert results()[text] == [True, []]
+
+
+def test_a_graph_on_a_tensor_that_is_gone_is_reported() -> None:
+    said, reports = results()[STALE]
+    assert said == "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert reports == ["a graph runs it on a tensor whose memory was freed since the capture"]
 
 
 @pytest.mark.parametrize("text", REFUSED)

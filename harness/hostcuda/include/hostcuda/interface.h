@@ -35,6 +35,9 @@ struct LaunchRequest {
     void* stream;
     void (*invoke)(const void* closure);
     const void* closure;
+    std::size_t closure_bytes;       // a graph keeps a copy, byte for byte, as CUDA copies a kernel's arguments
+    void (*parameters)(void* closure, void** addresses, std::size_t* bytes);  // where each argument lies in a closure
+    std::uint32_t parameter_count;
     const char* text;                // the kernel as the launch wrote it
     const char* file;
     int line;
@@ -183,6 +186,8 @@ void library_ends();
 int library_touches(const char* routine, const Operand* operands, std::size_t count, std::uintptr_t site);
 // Notes that the routine is asked for something that is not emulated, so that nothing is known of the program, whatever it does then.
 void library_lacks(const char* routine, const char* construct, std::uintptr_t site);
+// A graph runs `routine` on memory that was freed since the capture: reported, and the error that the device is left with.
+void library_reports_stale(const char* routine);
 // A scalar that the host reads or writes; false, and reported, if it lies where only a kernel can reach.
 bool library_reads_on_host(const char* routine, const char* name, const void* scalar, std::uintptr_t site);
 // The same for what a routine that runs on the host walks over, called in `line`.

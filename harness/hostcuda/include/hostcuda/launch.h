@@ -71,6 +71,11 @@ template <class Kernel, class Arguments> struct Closure {
         const auto& self = *static_cast<const Closure*>(closure);
         std::apply(self.kernel, self.arguments);
     }
+    HOSTCUDA_UNCHECKED static void parameters(void* closure, void** addresses, std::size_t* bytes) {
+        std::size_t i = 0;
+        std::apply([&](auto&... value) { ((addresses[i] = const_cast<void*>(static_cast<const void*>(&value)), bytes[i++] = sizeof value), ...); },
+                   static_cast<Closure*>(closure)->arguments);
+    }
 };
 
 template <class Kernel, class... A>
@@ -82,7 +87,8 @@ inline cudaError_t start(const Configuration& configuration, bool cooperative, c
     std::apply([&](const auto&... values) { (note_pointer(pointers, count, position++, values), ...); }, closure.arguments);
     const LaunchRequest request{{configuration.grid.x, configuration.grid.y, configuration.grid.z},
                                 {configuration.block.x, configuration.block.y, configuration.block.z},
-                                configuration.shared_bytes, configuration.stream, &Closure<Kernel, Arguments>::invoke, &closure, text, "", line,
+                                configuration.shared_bytes, configuration.stream, &Closure<Kernel, Arguments>::invoke, &closure, sizeof closure,
+                                &Closure<Kernel, Arguments>::parameters, sizeof...(A), text, "", line,
                                 pointers, count, cooperative, configuration.cluster};
     return launch_status(launch(request));
 }

@@ -62,7 +62,7 @@ def activate(headers: PreparedHeaders | None = None, *, checked: bool = True) ->
         _runtime = RuntimeLibrary(prepared.runtime)
         _bridge = load_module("hostcuda_bridge", prepared.bridge)
         _bridge.activate()
-        patch(sticky_error=_runtime_error, not_emulated=note_not_emulated, triton_launch=_runtime.record_launch)
+        patch(runtime=_runtime, bridge=_bridge, not_emulated=note_not_emulated)
     _runtime.set_checked(checked)
 
 
@@ -81,11 +81,6 @@ def _need() -> RuntimeLibrary:
     if _runtime is None:
         raise RuntimeError("the host device is not active: call shim.activate() first")
     return _runtime
-
-
-def _runtime_error() -> str | None:
-    error = _need().sticky_error()
-    return _need().error_text(error) if error else None
 
 
 def mark_cuda(tensor: torch.Tensor) -> torch.Tensor:

@@ -16,10 +16,12 @@ from typing import Any
 import torch
 import torch.utils.cpp_extension
 
+from harness.hostcuda.translate.runtime_library import RuntimeLibrary
 from harness.untrusted.contestant.hostcuda.torch_factories import patch_factories
+from harness.untrusted.contestant.hostcuda.torch_graphs import patch_graphs
 from harness.untrusted.contestant.hostcuda.torch_lacking import refuse_absent
 from harness.untrusted.contestant.hostcuda.torch_storages import patch_storages
-from harness.untrusted.contestant.hostcuda.torch_streams import make_streams
+from harness.untrusted.contestant.hostcuda.torch_streams import Streams, make_streams, raise_error
 from harness.untrusted.contestant.hostcuda.triton_interpreter import interpret_triton
 
 __all__ = ["patch"]
@@ -89,16 +91,16 @@ class _DeviceContext:
 
 def patch(
     *,
-    sticky_error: Callable[[], str | None],
+    runtime: RuntimeLibrary,
+    bridge: Any,
     not_emulated: Callable[[str], None],
-    triton_launch: Callable[[str | None], None],
 ) -> None:
     """Replace everything in torch that would look for a driver.
 
     Args:
-        sticky_error: Returns CUDA's text of the error that a kernel left behind, or None.
+        runtime: The runtime library.
+        bridge: The module of tensors of the device.
         not_emulated: Called with the name of an unsupported construct that the solution used.
-        triton_launch: Called with the name of a Triton kernel as it begins, and with None as it ends.
     """
     cuda: Any = torch.cuda
 
@@ -106,12 +108,10 @@ def patch(
         return lambda *_, **__: value
 
     def synchronize(device: Any = None) -> None:
-        error = sticky_error()
-        if error is not None:
-            raise RuntimeError(f"CUDA error: {error}")
+        raise_error(runtime, runtime.synchronize())
 
     silent = constant(None)
-    streams = make_streams()
+    streams = make_streams(runtime)
     replacements: dict[str, Any] = {
         "is_available": constant(True),
         "is_initialized": constant(True),
@@ -124,12 +124,12 @@ def patch(
         "get_device_name": constant(_PROPERTIES.name),
         "get_device_capability": constant((9, 0)),
         "get_device_properties": constant(_PROPERTIES),
-        "current_stream": constant(streams.current),
-        "default_stream": constant(streams.current),
-        "set_stream": silent,
-        "stream": _nothing,
+        "current_stream": streams.current,
+        "default_stream": streams.default,
+        "set_stream": streams.set_current,
+        "stream": streams.within,
         "Stream": streams.stream,
-        "ExternalStream": streams.stream,
+        "ExternalStream": lambda handle, *_, **__: streams.stream(stream_id=handle),
         "Event": streams.event,
         "device": _DeviceContext,
         "device_of": _DeviceContext,
@@ -155,13 +155,12 @@ def patch(
         "get_per_process_memory_fraction": constant(1.0),
         "get_allocator_backend": constant("native"),
         "_record_memory_history": silent,
-        "get_stream_from_external": constant(streams.current),
+        "get_stream_from_external": lambda handle, *_, **__: streams.stream(stream_id=handle),
         "get_sync_debug_mode": constant(0),
         "set_sync_debug_mode": silent,
         "check_error": silent,
         "current_blas_handle": constant(0),
         "is_bf16_supported": constant(True),
-        "is_current_stream_capturing": constant(False),
         "get_arch_list": constant(["sm_90"]),
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
@@ -197,9 +196,12 @@ def patch(
         setattr(torch.cuda.profiler, name, silent)
     for name in ("preferred_linalg_library", "preferred_blas_library"):
         setattr(torch.backends.cuda, name, silent)
-    _patch_accelerator(synchronize, streams.current)
+    patch_graphs(runtime, bridge)
+    _patch_accelerator(synchronize, streams)
     internals: dict[str, Any] = {
-        "_cuda_getCurrentRawStream": constant(0),  # torch._dynamo imports it, and checkpoints import torch._dynamo
+        "_cuda_getCurrentRawStream": lambda *_: (
+            runtime.torch_stream()
+        ),  # torch._dynamo imports it, and checkpoints import torch._dynamo
         "_cuda_getDevice": constant(0),
         "_cuda_getDeviceCount": constant(1),
         "_cuda_setDevice": silent,
@@ -207,11 +209,12 @@ def patch(
         "_cuda_maybeExchangeDevice": constant(0),
         "_cuda_synchronize": synchronize,
         "_cuda_emptyCache": silent,
-        "_cuda_getCurrentStream": constant((0, 0, 1)),
+        "_host_emptyCache": silent,
+        "_cuda_getCurrentStream": lambda *_: (runtime.torch_stream(), 0, 1),
         "_cuda_getDefaultStream": constant((0, 0, 1)),
-        "_cuda_setStream": silent,
+        "_cuda_setStream": lambda stream_id, **_: runtime.set_torch_stream(stream_id),
         "_cuda_clearCublasWorkspaces": silent,
-        "_cuda_isCurrentStreamCapturing": constant(False),
+        "_cuda_isCurrentStreamCapturing": lambda: runtime.is_capturing(runtime.torch_stream()),
     }
     for name, value in internals.items():
         setattr(torch._C, name, value)
@@ -227,7 +230,7 @@ def patch(
     # A CUDA build of torch would fuse scripted functions for a GPU, and ask for its driver.
     torch._C._jit_override_can_fuse_on_gpu(False)
     _patch_compile()
-    interpret_triton(triton_launch)
+    interpret_triton(runtime.record_launch, not_emulated)
     generator = torch.Generator
 
     class Generator(generator):  # type: ignore[misc, valid-type]
@@ -237,7 +240,7 @@ def patch(
     torch.Generator = Generator  # type: ignore[misc]
 
 
-def _patch_accelerator(synchronize: Callable[[], None], stream: Any) -> None:
+def _patch_accelerator(synchronize: Callable[[], None], streams: Streams) -> None:
     """Replace `torch.accelerator`, which looks for a driver itself."""
     accelerator = torch.accelerator
     replacements: dict[str, Any] = {
@@ -248,8 +251,8 @@ def _patch_accelerator(synchronize: Callable[[], None], stream: Any) -> None:
         "current_device_idx": lambda: 0,
         "set_device_index": _only_device,
         "set_device_idx": _only_device,
-        "current_stream": lambda *_: stream,
-        "set_stream": lambda *_: None,
+        "current_stream": streams.current,
+        "set_stream": streams.set_current,
         "synchronize": lambda *_: synchronize(),
     }
     for name, value in replacements.items():

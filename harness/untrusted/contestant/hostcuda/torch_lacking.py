@@ -16,18 +16,13 @@ import torch
 
 __all__ = ["refuse", "refuse_absent"]
 
-_GRAPHS = "CUDA graphs (torch.cuda.CUDAGraph)"
-
 _NAMES = {
     "torch.cuda": {
-        "make_graphed_callables": _GRAPHS,
-        "graph_pool_handle": _GRAPHS,
         "MemPool": "memory pools (torch.cuda.MemPool)",
         "use_mem_pool": "memory pools (torch.cuda.MemPool)",
         "caching_allocator_alloc": "raw device memory (torch.cuda.caching_allocator_alloc)",
         "_compile_kernel": "kernels compiled while running (torch.cuda._compile_kernel)",
     },
-    "torch.cuda.graphs": {"make_graphed_callables": _GRAPHS, "graph_pool_handle": _GRAPHS},
     "torch.cuda.jiterator": {
         "_create_jit_fn": "kernels compiled while running (torch.cuda.jiterator)",
         "_create_multi_output_jit_fn": "kernels compiled while running (torch.cuda.jiterator)",
@@ -72,7 +67,6 @@ def refuse_absent(note: Callable[[str], None]) -> None:
                 if (plain := getattr(getattr(owner, name), "__wrapped__", None)) is not None:
                     refusing.__wrapped__ = plain  # type: ignore[attr-defined]  # torch._dynamo looks behind some
                 setattr(owner, name, refusing)
-    _refuse_graphs(note)
     _refuse_backward(note)
     _refuse_dlpack(note)
     _refuse_other_tensors(note)
@@ -108,36 +102,20 @@ def _refusing(construct: str, note: Callable[[str], None]) -> Callable[..., NoRe
     return refusing
 
 
-def _refuse_graphs(note: Callable[[str], None]) -> None:
-    """Refuse CUDA graphs.
-
-    They stay classes, because code uses them in annotations and `isinstance`.
-    """
-
-    class CUDAGraph:
-        def __new__(cls, *_: Any, **__: Any) -> Any:
-            refuse(_GRAPHS, note)
-
-    class graph:
-        def __new__(cls, *_: Any, **__: Any) -> Any:
-            refuse(_GRAPHS, note)
-
-    for module in ("torch.cuda", "torch.cuda.graphs"):
-        owner: Any = importlib.import_module(module)
-        owner.CUDAGraph, owner.graph = CUDAGraph, graph
-
-
 def _refuse_backward(note: Callable[[str], None]) -> None:
     """Refuse backward passes: the engine asks for a driver's streams."""
 
     def patched(owner: Any, name: str) -> None:
         plain = getattr(owner, name)
 
-        def backward(tensors: Any, *given: Any, **options: Any) -> Any:
+        def backward(*given: Any, **options: Any) -> Any:
+            tensors: Any = given[0] if given else options.get("outputs", options.get("tensors"))
             several = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             if any(isinstance(item, torch.Tensor) and item.is_cuda for item in several):
                 refuse(_BACKWARD, note)
-            return plain(several if not isinstance(tensors, torch.Tensor) else tensors, *given, **options)
+            # An iterator is spent now.
+            named = {key: several if value is tensors else value for key, value in options.items()}
+            return plain(*([several] if given else []), *given[1:], **named)
 
         setattr(owner, name, functools.wraps(plain)(backward))
 

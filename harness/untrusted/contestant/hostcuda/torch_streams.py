@@ -1,66 +1,103 @@
 """Streams and events on the host device.
 
-All work on a stream is done when its call returns. Runs in a submission's process; replaces attributes of torch for
-good.
+All work on a stream is done when its call returns, except while the stream captures a graph. Runs in a submission's
+process; replaces attributes of torch for good.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-__all__ = ["Streams", "make_streams"]
+from harness.hostcuda.translate.runtime_library import RuntimeLibrary
+
+__all__ = ["Streams", "make_streams", "raise_error"]
 
 _CUDA = 1
 """CUDA in c10::DeviceType. With numbers, a stream is created without asking for a driver."""
 
+_POOL = 32
+"""Streams that torch has; later ones are these again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """Replacements for `torch.cuda.Stream` and `Event`, and the only stream.
+    """Replacements for the streams and events of `torch.cuda`.
 
     Attributes:
         stream: The class of streams.
         event: The class of events.
-        current: The only stream.
+        current: Returns the current stream of the calling thread.
+        default: Returns the default stream.
+        set_current: Makes a stream the current one.
+        within: Context manager that does so for a while.
     """
 
     stream: Any
     event: Any
-    current: Any
+    current: Callable[..., Any]
+    default: Callable[..., Any]
+    set_current: Callable[[Any], None]
+    within: Callable[[Any], Any]
 
 
-def make_streams() -> Streams:
+def raise_error(runtime: RuntimeLibrary, error: int) -> None:
+    """Raise a cudaError_t other than 0 as torch does."""
+    if error != 0:
+        raise RuntimeError(f"CUDA error: {runtime.error_text(error)}")
+
+
+def make_streams(runtime: RuntimeLibrary) -> Streams:
     """Replace `torch.Stream` and `torch.Event`, and derive torch.cuda's from them.
 
     A CUDA build of torch derives them too, and some code asks only whether a value is a stream.
 
+    Args:
+        runtime: The runtime library, which has the streams.
+
     Returns:
-        The classes for `torch.cuda`.
+        The classes and functions for `torch.cuda`.
     """
     plain_stream: Any = torch.Stream
     plain_event: Any = torch.Event
+    pool: list[int] = []
+    made = 0
+
+    def next_handle() -> int:
+        nonlocal made
+        if len(pool) < _POOL:
+            pool.append(runtime.new_stream())
+        made += 1
+        return pool[(made - 1) % _POOL]
 
     class Stream(plain_stream):  # type: ignore[misc]
         __module__, __qualname__ = "torch", "Stream"
 
-        def __new__(cls, *_: Any, **__: Any) -> Any:
-            return plain_stream.__new__(cls, stream_id=0, device_index=0, device_type=_CUDA)
+        def __new__(cls, device: Any = None, priority: int = 0, *, stream_id: int | None = None, **_: Any) -> Any:
+            number = next_handle() if stream_id is None else stream_id
+            return plain_stream.__new__(cls, stream_id=number, device_index=0, device_type=_CUDA)
 
         def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
             self.priority = priority
+            self.before: list[int] = []
+
+        @property
+        def cuda_stream(self) -> int:
+            return int(self.stream_id)
 
         def synchronize(self) -> None:
-            pass
+            raise_error(runtime, runtime.synchronize(self.stream_id))
 
         def wait_stream(self, stream: Any) -> None:
-            pass
+            self.wait_event(stream.record_event())
 
         def wait_event(self, event: Any) -> None:
-            pass
+            raise_error(runtime, runtime.wait_event(self.stream_id, event.handle))
 
         def query(self) -> bool:
             return True
@@ -71,15 +108,15 @@ def make_streams() -> Streams:
             return event
 
         def __enter__(self) -> Any:
+            self.before.append(runtime.torch_stream())
+            runtime.set_torch_stream(self.stream_id)
             return self
 
         def __exit__(self, *_: Any) -> None:
-            pass
+            runtime.set_torch_stream(self.before.pop())
 
     class CudaStream(Stream):
         __module__, __qualname__ = "torch.cuda", "Stream"
-
-        cuda_stream = 0
 
         @staticmethod
         def priority_range() -> tuple[int, int]:
@@ -93,6 +130,11 @@ def make_streams() -> Streams:
 
         def __init__(self, *_: Any, **__: Any) -> None:
             self.at_s: float | None = None
+            self.handle = runtime.new_event()
+
+        def __del__(self) -> None:
+            if handle := self.__dict__.pop("handle", 0):
+                runtime.delete_event(handle)
 
         @property
         def device(self) -> Any:
@@ -100,9 +142,12 @@ def make_streams() -> Streams:
 
         def record(self, stream: Any = None) -> None:
             self.at_s = time.perf_counter()
+            handle = runtime.torch_stream() if stream is None else stream.stream_id
+            raise_error(runtime, runtime.record_event(self.handle, handle))
 
         def wait(self, stream: Any = None) -> None:
-            pass
+            handle = runtime.torch_stream() if stream is None else stream.stream_id
+            raise_error(runtime, runtime.wait_event(handle, self.handle))
 
         def query(self) -> bool:
             return True
@@ -120,6 +165,27 @@ def make_streams() -> Streams:
 
         cuda_event = 0
 
+    def current(device: Any = None) -> Any:
+        return CudaStream(stream_id=runtime.torch_stream())
+
+    def default(device: Any = None) -> Any:
+        return CudaStream(stream_id=0)
+
+    def set_current(stream: Any) -> None:
+        if stream is not None:
+            runtime.set_torch_stream(stream.stream_id)
+
+    @contextlib.contextmanager
+    def within(stream: Any) -> Iterator[None]:
+        before = runtime.torch_stream()
+        set_current(stream)
+        try:
+            yield
+        finally:
+            runtime.set_torch_stream(before)
+
     owner: Any = torch
     owner.Stream, owner.Event = Stream, Event
-    return Streams(stream=CudaStream, event=CudaEvent, current=CudaStream())
+    return Streams(
+        stream=CudaStream, event=CudaEvent, current=current, default=default, set_current=set_current, within=within
+    )

@@ -17,17 +17,20 @@ from typing import Any
 
 import torch
 
+from harness.untrusted.contestant.hostcuda.torch_lacking import refuse
+
 __all__ = ["interpret_triton", "triton_launches"]
 
 
-def interpret_triton(begins: Callable[[str | None], None]) -> None:
+def interpret_triton(begins: Callable[[str | None], None], not_emulated: Callable[[str], None]) -> None:
     """Make every later import of Triton interpret its kernels.
 
     Args:
         begins: Called with the name of a kernel as it is launched, and with None as it ends.
+        not_emulated: Called with the name of an unsupported construct that the solution used.
     """
-    global _begins
-    _begins = begins
+    global _begins, _note
+    _begins, _note = begins, not_emulated
     os.environ["TRITON_INTERPRET"] = "1"
     for name, change in _CHANGES.items():
         if name in sys.modules:
@@ -99,6 +102,7 @@ _WARP_OPTIONS = {"num_buffers_warp_spec", "num_consumer_groups", "reg_dec_produc
 """Launch options that Triton 3.2's autotuner passes on and its interpreter takes for kernel parameters."""
 
 _begins: Callable[[str | None], None] | None = None
+_note: Callable[[str], None] | None = None
 
 _launched: dict[str, tuple[int, tuple[int, int, int]]] = {}
 
@@ -112,6 +116,8 @@ def _count_launches(module: ModuleType) -> None:
     def counted(self: Any, *arguments: Any, **named: Any) -> Any:
         foreign = _WARP_OPTIONS - set(self.arg_names)
         name = str(getattr(self.fn, "__name__", "kernel"))
+        if _note is not None and torch.cuda.is_current_stream_capturing():
+            refuse("a Triton kernel in a CUDA graph", _note)
         _tell(name)
         try:
             result = original(self, *arguments, **{key: value for key, value in named.items() if key not in foreign})

@@ -23,7 +23,10 @@ struct CUDAStream {
     void synchronize() const { cudaStreamSynchronize(stream()); }
     bool query() const { return true; }
     int priority() const { return 0; }
-    bool is_capturing() const { return false; }
+    bool is_capturing() const {
+        cudaStreamCaptureStatus state;
+        return cudaStreamIsCapturing(stream(), &state) == cudaSuccess && state != cudaStreamCaptureStatusNone;
+    }
     c10::DeviceType device_type() const { return c10::kCUDA; }
     c10::DeviceIndex device_index() const { return 0; }
     c10::Device device() const { return c10::Device(c10::kCUDA, 0); }
@@ -46,7 +49,7 @@ inline CUDAStream getCurrentCUDAStream(c10::DeviceIndex = -1) { return getStream
 inline CUDAStream getDefaultCUDAStream(c10::DeviceIndex = -1) { return getStreamFromExternal(nullptr, 0); }
 inline CUDAStream getStreamFromPool(bool = false, c10::DeviceIndex = -1) {
     cudaStream_t stream = nullptr;
-    cudaStreamCreate(&stream);
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     return getStreamFromExternal(stream, 0);
 }
 inline void setCurrentCUDAStream(CUDAStream s) { hostcuda::torch_stream() = s.stream(); }
