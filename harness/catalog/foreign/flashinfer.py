@@ -51,7 +51,8 @@ _INTEGERS = {"int64", "int32", "int16", "int8", "uint8"}
 _CLASSES = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
 _LAST_OFFSET = re.compile(r"\s*(\w+)\s*==\s*(\w+)\[-1\]\.item\(\)\s*")
 _EQUAL = re.compile(r"\s*(\w+)\s*==([^=].*)")
-_MOST_VALUES = 1000
+_DATA_DEPENDENT = re.compile(r"\.item\(|\.tolist\(|\bnonzero\b")
+_SMALL_AXES = (5, 37, 53, 67, 83, 97, 113, 127)
 
 _OFFSETS = '''
 def _offsets(count, total):
@@ -249,6 +250,8 @@ def _problem(definition: Definition, workloads: Sequence[Mapping[str, Any]]) -> 
         largest = max(kept, key=lambda name: math.prod(v for v in kept[name].values() if type(v) is int))
         values.update(kept.pop(largest))
     lines, arguments, needs_offsets = _inputs(definition, values)
+    if _DATA_DEPENDENT.search(data["reference"]) and (small := _small(definition, derived)):
+        kept["small"] = small
     assigned = [f"{name} = {derived.get(name, repr(value))}" for name, value in _ordered(values, derived)]
     constraints = [str(item) for item in data.get("constraints") or []]
     kept_fields = {name: value for name, value in data.items() if name in _KEPT_FIELDS and value not in (None, [])}
@@ -298,6 +301,13 @@ def _constants(definition: Definition) -> tuple[dict[str, Any], dict[str, str]]:
         if value.is_integer() and definition.axes[match[1]] == match[1] and all(k == definition.axes[k] for k in names):
             derived[match[1]], values[match[1]] = match[2].strip(), int(value)
     return values, derived
+
+
+def _small(definition: Definition, derived: Mapping[str, str]) -> dict[str, int]:
+    """Return small values of the free axes, for a reference from which no sizes can be derived."""
+    axes = definition.data["axes"]
+    free = [definition.axes[name] for name, axis in axes.items() if axis.get("type") == "var"]
+    return dict(zip([name for name in free if name not in derived], _SMALL_AXES, strict=False))
 
 
 def _ordered(values: Mapping[str, Any], derived: Mapping[str, str]) -> list[tuple[str, Any]]:
