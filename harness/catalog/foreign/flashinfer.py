@@ -45,6 +45,9 @@ FREE_FLOAT = 0.1
 DEFINITION = "# definition: "
 """Start of the line in the adapter that keeps the definition without its reference, for an export."""
 
+REFERENCE_FOLLOWS = "# A definition of flashinfer-bench. Its reference follows as it stands."
+"""Last line of the header, before the reference."""
+
 _FLOATS = {"float64", "float32", "float16", "bfloat16"}
 _SMALL_FLOATS = {"float8_e4m3fn", "float8_e5m2"}
 _INTEGERS = {"int64", "int32", "int16", "int8", "uint8"}
@@ -257,7 +260,7 @@ def _problem(definition: Definition, workloads: Sequence[Mapping[str, Any]]) -> 
     kept_fields = {name: value for name, value in data.items() if name in _KEPT_FIELDS and value not in (None, [])}
     head = comment(f"{definition.name}: {data.get('description') or data['op_type']}")
     source = (
-        f"{head}# A definition of flashinfer-bench. Its reference follows as it stands.\n\n{data['reference']}\n\n"
+        f"{head}{REFERENCE_FOLLOWS}\n\n{data['reference']}\n\n"
         f"{ADAPTER}\n{DEFINITION}{json.dumps(kept_fields)}\n\nimport torch\n\n"
         + "".join(comment(f"constraint: {item}") for item in constraints)
         + "\n".join(assigned)
@@ -334,12 +337,12 @@ def _sizes(
     for name, spec in (inputs if isinstance(inputs, dict) else {}).items():
         value = spec.get("value") if isinstance(spec, dict) and spec.get("type") == "scalar" else None
         if name in definition.arguments and type(value) in (int, float, bool):
-            sizes[_scalar(name, definition)] = value
+            sizes[scalar_constant(name, definition)] = value
     return sizes
 
 
-def _scalar(name: str, definition: Definition) -> str:
-    """Return the name of the constant for a scalar input."""
+def scalar_constant(name: str, definition: Definition) -> str:
+    """Return the name of the constant that holds a scalar input."""
     return f"{name}_value" if name in definition.axes.values() or name in top_level_names(definition.tree) else name
 
 
@@ -354,7 +357,7 @@ def _inputs(definition: Definition, values: dict[str, Any]) -> tuple[list[str], 
         spec = definition.inputs[name]
         dtype, shape = spec["dtype"], spec.get("shape")
         if shape is None:
-            constant = _scalar(name, definition)
+            constant = scalar_constant(name, definition)
             if constant not in values:
                 if dtype not in _FLOATS:
                     raise NotConvertible(f"input {name} is a scalar ({dtype}), and no workload gives its value")

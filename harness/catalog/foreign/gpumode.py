@@ -35,7 +35,10 @@ from harness.core.status import one_line
 from harness.core.yaml_file import fault_of_yaml, parse_yaml
 
 TASK_FILE = "task.yml"
-REFERENCE, TASK_TYPES, SUBMISSION = "reference.py", "task.py", "submission.py"
+REFERENCE, SUBMISSION = "reference.py", "submission.py"
+
+_CLASSES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
+"""Types of inputs -> the precision class of a task that draws them, the coarsest first."""
 
 
 def import_gpumode(path: Path, out: Path, author: str | None = None) -> Conversion:
@@ -104,6 +107,8 @@ class _Task:
         if missing := {"ref_kernel", "generate_input"} - functions.keys():
             raise NotConvertible(f"{REFERENCE} has no function {' and no '.join(sorted(missing))}")
         self._buffers = _buffers(functions["generate_input"])
+        drawn = ast.get_source_segment(self._reference, functions["generate_input"]) or ""
+        self._precision = next((name for word, name in _CLASSES.items() if re.search(rf"\b{word}\b", drawn)), None)
 
     def problem(self) -> ForeignProblem:
         """Return the problem, with tests and benchmarks as workloads."""
@@ -139,6 +144,8 @@ class _Task:
         entry: dict[str, Any] = {"inputs": {"variants": []}}
         if kept:
             entry = {"workloads": {"full": {}, **kept}, **entry}
+        if self._precision:
+            entry = {"precision": self._precision, **entry}
         return ForeignProblem(
             key=self.key, level=folder_name(parts[-2] if len(parts) > 1 else "gpumode"), name=parts[-1], source=source,
             entry=entry,

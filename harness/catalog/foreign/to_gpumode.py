@@ -1,0 +1,145 @@
+"""Write problems and solutions as GPU MODE's task folders.
+
+Trusted side. Nothing is executed. `problem.py` in the folder is the problem's file as it is; `reference.py` and
+`submission.py` call it. `eval.py` and `utils.py` come from a checkout of reference-kernels.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from harness.catalog.foreign.shared import NotConvertible, parsed, top_level_names
+from harness.catalog.sizes import constants
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem, Solution
+
+_TOLERANCES = {PrecisionClass.FP32: 1e-4}
+"""Relative and absolute tolerance of KernelBench's rule; 1e-2 for all coarser classes."""
+
+_TASK_TYPES = """\
+from typing import TypeVar
+
+import torch
+
+input_t = TypeVar("input_t", bound=tuple[torch.Tensor, ...])
+output_t = TypeVar("output_t", bound=torch.Tensor)
+"""
+
+_REFERENCE = '''\
+"""The reference of {title}: `problem.py` is the problem, this file calls it."""
+
+import problem
+import torch
+from task import input_t, output_t
+from utils import make_match_reference
+
+
+def generate_input(seed: int, **sizes) -> input_t:
+    """Draw inputs at these sizes, and construct the reference anew."""
+    vars(problem).update(sizes)
+    torch.manual_seed(0)
+    problem.reference = problem.Model(*problem.get_init_inputs()).cuda()
+    torch.manual_seed(seed)
+    with torch.device("cuda"):
+        return tuple(problem.get_inputs())
+
+
+@torch.no_grad()
+def ref_kernel(data: input_t) -> output_t:
+    return problem.reference(*data)
+
+
+check_implementation = make_match_reference(ref_kernel, rtol={tolerance}, atol={tolerance})
+'''
+
+_CUSTOM = '''
+
+import problem
+
+
+@torch.no_grad()
+def custom_kernel(data):
+    """Construct the solution once for each reference, under the same seed, and call it."""
+    global _model, _reference
+    if globals().get("_reference") is not problem.reference:
+        _reference = problem.reference
+        torch.manual_seed(0)
+        _model = ModelNew(*problem.get_init_inputs()).cuda()
+    return _model(*data)
+'''
+
+
+def export_task(problem: Problem) -> dict[str, str]:
+    """Return the files of a problem's task folder by name: `task.yml`, `task.py`, `reference.py`, `problem.py`.
+
+    Benchmarks are the workloads, `full` first; the test is `small`, if it is declared.
+
+    Raises:
+        NotConvertible: Changing a size would not change the constants computed from it.
+    """
+    names = [name for name in problem.workloads if name != "full"]
+    fixed = _derived_from(problem, {size for name in names for size in problem.workloads[name].sizes})
+    if fixed:
+        raise NotConvertible(f"its constants {', '.join(sorted(fixed))} follow from sizes of its workloads")
+    specs = {name: _spec(problem, name) for name in problem.workloads}
+    tests = [specs["small"]] if "small" in specs else [specs["full"]]
+    tolerance = _TOLERANCES.get(problem.precision, 1e-2)
+    task: dict[str, Any] = {
+        "files": [
+            {"name": "submission.py", "source": "@SUBMISSION@"},
+            *({"name": name, "source": name} for name in ("task.py", "problem.py", "reference.py")),
+            *({"name": name, "source": f"../{name}"} for name in ("utils.py", "eval.py")),
+        ],
+        "lang": "py",
+        "description": problem.notes or ast.get_docstring(parsed(problem.source)) or problem.name,
+        "config": {"main": "eval.py"},
+        "tests": tests,
+        "benchmarks": [spec for name, spec in specs.items() if name != "small"],
+        "test_timeout": 180,
+        "benchmark_timeout": 180,
+        "ranked_timeout": 420,
+        "ranking_by": "geom",
+    }
+    return {
+        "task.yml": f"# name: {problem.name}\n\n" + yaml.safe_dump(task, sort_keys=False, width=120),
+        "task.py": _TASK_TYPES,
+        "reference.py": _REFERENCE.format(title=problem.id, tolerance=tolerance),
+        "problem.py": problem.source,
+    }
+
+
+def export_submission(solution: Solution) -> str:
+    """Return a solution as a `submission.py`: its file, with `custom_kernel` below it.
+
+    Raises:
+        NotConvertible: The file defines no `ModelNew`, or a `custom_kernel` of its own.
+    """
+    names = top_level_names(parsed(solution.source))
+    if "ModelNew" not in names:
+        raise NotConvertible("it defines no ModelNew")
+    if "custom_kernel" in names:
+        raise NotConvertible("it defines a custom_kernel of its own: take its file as it is")
+    return f"{solution.source.rstrip()}\n\nimport torch{_CUSTOM}"
+
+
+def _spec(problem: Problem, workload: str) -> dict[str, Any]:
+    """Return the sizes of a workload: each size that any workload changes."""
+    own = constants(parsed(problem.source))
+    changed = {name: own[name] for held in problem.workloads.values() for name in held.sizes}
+    sizes = {**changed, **problem.workloads[workload].sizes}
+    return {**{name: list(v) if isinstance(v, tuple) else v for name, v in sizes.items()}, "seed": 4242}
+
+
+def _derived_from(problem: Problem, sizes: Sequence[str] | set[str]) -> set[str]:
+    """Return the constants whose expressions use one of `sizes`."""
+    found: set[str] = set()
+    for node in parsed(problem.source).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            if any(isinstance(item, ast.Name) and item.id in sizes for item in ast.walk(node.value)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {item.id for target in targets for item in ast.walk(target) if isinstance(item, ast.Name)}
+    return found
