@@ -36,8 +36,11 @@ from harness.catalog.problems import CatalogError
 from harness.catalog.sizes import SizeError, evaluate
 from harness.catalog.source_files import printable
 
-FREE_AXIS = 128
-"""Value of a variable axis of a definition without workloads."""
+FREE_AXIS, FREE_TOTALS = 128, (1024, 4096)
+"""Values of the variable axes of a definition without workloads: ordinary ones; totals of offsets, the last repeated."""
+
+SMALL_AXES, SMALL_TOTALS = (5, 7, 11, 13), (37, 113, 127)
+"""The same for the workload `small` of a reference that depends on values, so that no sizes can be derived from it."""
 
 FREE_FLOAT = 0.1
 """Value of a floating-point scalar that neither a workload nor the reference's signature gives."""
@@ -55,14 +58,13 @@ _CLASSES = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "bfloat16": "bf16", "f
 _LAST_OFFSET = re.compile(r"\s*(\w+)\s*==\s*(\w+)\[-1\]\.item\(\)\s*")
 _EQUAL = re.compile(r"\s*(\w+)\s*==([^=].*)")
 _DATA_DEPENDENT = re.compile(r"\.item\(|\.tolist\(|\bnonzero\b")
-_SMALL_AXES = (5, 37, 53, 67, 83, 97, 113, 127)
 
 _OFFSETS = '''
-def _offsets(count, total):
-    """Return `count` offsets: 0, random cuts in rising order, and the total."""
-    cuts = torch.randint(0, total + 1, (count - 2,)).sort().values
-    return torch.cat([torch.zeros(1, dtype=cuts.dtype), cuts, torch.full((1,), total)])
 
+def _offsets(count, total):
+    """Return `count` rising offsets from 0 to the total, at random about equal distances."""
+    inner = (torch.arange(1, count - 1) + torch.rand(count - 2) / 2) * (total / (count - 1))
+    return torch.cat([torch.zeros(1), inner.floor(), torch.full((1,), float(total))])
 '''
 
 
@@ -253,8 +255,9 @@ def _problem(definition: Definition, workloads: Sequence[Mapping[str, Any]]) -> 
         largest = max(kept, key=lambda name: math.prod(v for v in kept[name].values() if type(v) is int))
         values.update(kept.pop(largest))
     lines, arguments, needs_offsets = _inputs(definition, values)
-    if _DATA_DEPENDENT.search(data["reference"]) and (small := _small(definition, derived)):
-        kept["small"] = small
+    if _DATA_DEPENDENT.search(data["reference"]):
+        small = _free(definition, SMALL_AXES, SMALL_TOTALS)
+        kept["small"] = {name: value for name, value in small.items() if name not in derived}
     assigned = [f"{name} = {derived.get(name, repr(value))}" for name, value in _ordered(values, derived)]
     constraints = [str(item) for item in data.get("constraints") or []]
     kept_fields = {name: value for name, value in data.items() if name in _KEPT_FIELDS and value not in (None, [])}
@@ -289,7 +292,8 @@ _KEPT_FIELDS = ("name", "op_type", "description", "tags", "axes", "inputs", "out
 def _constants(definition: Definition) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the value of each axis's constant, and the expression of those that others determine."""
     axes = definition.data["axes"]
-    values: dict[str, Any] = {definition.axes[name]: axis.get("value", FREE_AXIS) for name, axis in axes.items()}
+    free = _free(definition, (FREE_AXIS,), FREE_TOTALS)
+    values: dict[str, Any] = {definition.axes[k]: axis.get("value", free.get(definition.axes[k])) for k, axis in axes.items()}
     derived: dict[str, str] = {}
     for text in definition.data.get("constraints") or []:
         match = _EQUAL.fullmatch(str(text))
@@ -306,11 +310,21 @@ def _constants(definition: Definition) -> tuple[dict[str, Any], dict[str, str]]:
     return values, derived
 
 
-def _small(definition: Definition, derived: Mapping[str, str]) -> dict[str, int]:
-    """Return small values of the free axes, for a reference from which no sizes can be derived."""
-    axes = definition.data["axes"]
-    free = [definition.axes[name] for name, axis in axes.items() if axis.get("type") == "var"]
-    return dict(zip([name for name in free if name not in derived], _SMALL_AXES, strict=False))
+def _free(definition: Definition, axes: Sequence[int], totals: Sequence[int]) -> dict[str, int]:
+    """Return values of the variable axes: the totals of offsets from `totals`, the others from `axes`, in order."""
+    sums = {*_totals(definition).values(), "num_pages"}
+    free = [definition.axes[name] for name, axis in definition.data["axes"].items() if axis.get("type") == "var"]
+    found: dict[str, int] = {}
+    for name in free:
+        own = totals if name in sums else axes
+        found[name] = own[min(sum((other in sums) == (name in sums) for other in found), len(own) - 1)]
+    return found
+
+
+def _totals(definition: Definition) -> dict[str, str]:
+    """Return the inputs that are offsets -> the constant of their total."""
+    matches = (_LAST_OFFSET.fullmatch(str(text)) for text in definition.data.get("constraints") or [])
+    return {match[2]: definition.axes[match[1]] for match in matches if match and match[1] in definition.axes}
 
 
 def _ordered(values: Mapping[str, Any], derived: Mapping[str, str]) -> list[tuple[str, Any]]:
@@ -348,10 +362,7 @@ def scalar_constant(name: str, definition: Definition) -> str:
 
 def _inputs(definition: Definition, values: dict[str, Any]) -> tuple[list[str], list[str], bool]:
     """Return the lines of `get_inputs`, the arguments of `forward`, and whether `_offsets` is used."""
-    totals = {}
-    for text in definition.data.get("constraints") or []:
-        if (match := _LAST_OFFSET.fullmatch(str(text))) and match[1] in definition.axes:
-            totals[match[2]] = definition.axes[match[1]]
+    totals = _totals(definition)
     lines = []
     for name in definition.arguments:
         spec = definition.inputs[name]
@@ -366,7 +377,9 @@ def _inputs(definition: Definition, values: dict[str, Any]) -> tuple[list[str], 
             continue
         sizes = "".join(f"{definition.axes[axis]}, " for axis in shape).removesuffix(" ") or ""
         axes = definition.axes
-        if dtype in _FLOATS:
+        if name == "probs" and dtype in _FLOATS:
+            text = f"torch.softmax(torch.randn({sizes.removesuffix(',')}), -1).to(torch.{dtype})"
+        elif dtype in _FLOATS:
             text = f"torch.randn({sizes.removesuffix(',')}, dtype=torch.{dtype})" if shape else "torch.randn(())"
         elif dtype in _SMALL_FLOATS:
             text = f"torch.randn({sizes.removesuffix(',')}).clamp(-2, 2).to(torch.{dtype})"
