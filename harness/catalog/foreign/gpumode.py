@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -171,10 +172,12 @@ class _Task:
     def _forward(self, function: str) -> str:
         if not self._buffers:
             return f"    def forward(self, data):\n        return {function}(data)\n"
+        # The reference may return a finer type than the buffer's, which submissions fill.
+        cast = ".to(results[0].dtype)" if function == "ref_kernel" and len(self._buffers) == 1 else ""
         return (
             "    def forward(self, data, results):\n        # The task passes buffers for the results, too.\n"
             f"        results = [torch.{self._buffers[0]}(shape, dtype=getattr(torch, dtype), device=data[0].device)\n"
-            f"                   for shape, dtype in results]\n        return {function}((*data, *results))\n"
+            f"                   for shape, dtype in results]\n        return {function}((*data, *results)){cast}\n"
         )
 
     def _drawn(self, arguments: str) -> str:
@@ -249,8 +252,11 @@ def _buffers(function: ast.FunctionDef) -> list[str]:
         if isinstance(target, ast.Name)
     }
     made: list[str] = []
+    uses = Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name))
     parts = returned[-1].elts if returned and isinstance(returned[-1], ast.Tuple) else []
     for item in reversed(parts[1:]):
+        if isinstance(item, ast.Name) and uses[item.id] != 2:  # something fills it
+            break
         value: ast.AST | None = values.get(item.id) if isinstance(item, ast.Name) else item
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "contiguous":
             value = value.func.value
