@@ -305,7 +305,8 @@ def _constants(definition: Definition) -> tuple[dict[str, Any], dict[str, str]]:
             value = evaluate(match[2], names)
         except SizeError:
             continue  # a condition on values
-        if value.is_integer() and definition.axes[match[1]] == match[1] and all(k == definition.axes[k] for k in names):
+        used = {match[1], *re.findall(r"[A-Za-z_]\w*", match[2])}
+        if value.is_integer() and all(name == definition.axes[name] for name in used):
             derived[match[1]], values[match[1]] = match[2].strip(), int(value)
     return values, derived
 

@@ -163,14 +163,14 @@ def parsed(source: str) -> ast.Module:
     return python_ast.parse(source)
 
 
-def read_text(path: Path, limit_bytes: int = MAX_TEXT_BYTES) -> str:
+def read_text(path: Path, limit_bytes: int | None = None) -> str:
     """Read a UTF-8 file of limited size.
 
     Raises:
         NotConvertible: The file can't be read, is too large, or is not UTF-8.
     """
     try:
-        return as_text(read_bounded(path, limit_bytes))
+        return as_text(read_bounded(path, limit_bytes or MAX_TEXT_BYTES))
     except (NotText, ValueError) as error:
         raise NotConvertible(f"{printable(path)}: {error}") from error
 

@@ -1,7 +1,6 @@
 """Write problems and solutions as GPU MODE's task folders.
 
-Trusted side. Nothing is executed. `problem.py` in the folder is the problem's file as it is; `reference.py` and
-`submission.py` call it. `eval.py` and `utils.py` come from a checkout of reference-kernels.
+Trusted side. Nothing is executed. `reference.py` is the problem's file as it is, with an adapter below it. `eval.py` and `utils.py` come from a checkout of reference-kernels.
 """
 
 from __future__ import annotations
@@ -29,28 +28,38 @@ input_t = TypeVar("input_t", bound=tuple[torch.Tensor, ...])
 output_t = TypeVar("output_t", bound=torch.Tensor)
 """
 
-_REFERENCE = '''\
-"""The reference of {title}: `problem.py` is the problem, this file calls it."""
+_REFERENCE = '''
 
-import problem
+# ---- Adapter to GPU MODE ----
+
 import torch
 from task import input_t, output_t
 from utils import make_match_reference
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+models = {{}}
 
-def generate_input(seed: int, **sizes) -> input_t:
-    """Draw inputs at these sizes, and construct the reference anew."""
-    vars(problem).update(sizes)
+
+def new_model(kind, arguments=get_init_inputs):
+    """Construct the reference or a submission, under the same seed."""
     torch.manual_seed(0)
-    problem.reference = problem.Model(*problem.get_init_inputs()).cuda()
+    return kind(*arguments()).to(DEVICE)
+
+
+def generate_input(seed: int, draw=get_inputs, **sizes) -> input_t:
+    """Draw inputs at these sizes. Models are constructed anew."""
+    globals().update(sizes)
+    models.clear()
     torch.manual_seed(seed)
-    with torch.device("cuda"):
-        return tuple(problem.get_inputs())
+    with torch.device(DEVICE):
+        return tuple(draw())
 
 
 @torch.no_grad()
-def ref_kernel(data: input_t) -> output_t:
-    return problem.reference(*data)
+def ref_kernel(data: input_t, kind=Model) -> output_t:
+    if "reference" not in models:
+        models["reference"] = new_model(kind)
+    return models["reference"](*data)
 
 
 check_implementation = make_match_reference(ref_kernel, rtol={tolerance}, atol={tolerance})
@@ -58,29 +67,28 @@ check_implementation = make_match_reference(ref_kernel, rtol={tolerance}, atol={
 
 _CUSTOM = '''
 
-import problem
+from reference import models, new_model
 
 
 @torch.no_grad()
 def custom_kernel(data):
-    """Construct the solution once for each reference, under the same seed, and call it."""
-    global _model, _reference
-    if globals().get("_reference") is not problem.reference:
-        _reference = problem.reference
-        torch.manual_seed(0)
-        _model = ModelNew(*problem.get_init_inputs()).cuda()
-    return _model(*data)
+    if "submission" not in models:
+        models["submission"] = new_model(ModelNew)
+    return models["submission"](*data)
 '''
 
 
 def export_task(problem: Problem) -> dict[str, str]:
-    """Return the files of a problem's task folder by name: `task.yml`, `task.py`, `reference.py`, `problem.py`.
+    """Return the files of a problem's task folder by name: `task.yml`, `task.py`, `reference.py`.
 
     Benchmarks are the workloads, `full` first; the test is `small`, if it is declared.
 
     Raises:
-        NotConvertible: Changing a size would not change the constants computed from it.
+        NotConvertible: Changing a size would not change the constants computed from it, or the file has names of a
+            task.
     """
+    if own := top_level_names(parsed(problem.source)) & {"ref_kernel", "generate_input", "new_model", "models"}:
+        raise NotConvertible(f"its file has the name {', '.join(sorted(own))}, which a task's functions have")
     names = [name for name in problem.workloads if name != "full"]
     fixed = _derived_from(problem, {size for name in names for size in problem.workloads[name].sizes})
     if fixed:
@@ -91,7 +99,7 @@ def export_task(problem: Problem) -> dict[str, str]:
     task: dict[str, Any] = {
         "files": [
             {"name": "submission.py", "source": "@SUBMISSION@"},
-            *({"name": name, "source": name} for name in ("task.py", "problem.py", "reference.py")),
+            *({"name": name, "source": name} for name in ("task.py", "reference.py")),
             *({"name": name, "source": f"../{name}"} for name in ("utils.py", "eval.py")),
         ],
         "lang": "py",
@@ -107,8 +115,7 @@ def export_task(problem: Problem) -> dict[str, str]:
     return {
         "task.yml": f"# name: {problem.name}\n\n" + yaml.safe_dump(task, sort_keys=False, width=120),
         "task.py": _TASK_TYPES,
-        "reference.py": _REFERENCE.format(title=problem.id, tolerance=tolerance),
-        "problem.py": problem.source,
+        "reference.py": problem.source.rstrip() + _REFERENCE.format(tolerance=tolerance),
     }
 
 
