@@ -42,7 +42,7 @@ Solutions = Annotated[
 
 
 def import_kernelbench_parquet(path: Table, out: Out, as_json: Json = False) -> None:
-    """Import KernelBench's problems from the Parquet files of its Hugging Face data set.
+    """Import KernelBench's problems from the table of its Hugging Face data set.
 
     The columns are code, level, name and problem_id. Needs the extra `parquet`.
 
@@ -103,7 +103,7 @@ def _shown(done: Conversion, out: Path, *, as_json: bool, records: int | None = 
 def export_kernelbench_parquet(
     chosen: Chosen = None, *, out: Target, problems: ProblemsRoot = None, as_json: Json = False
 ) -> None:
-    """Export problems as Parquet files in the layout of KernelBench's Hugging Face data set.
+    """Export problems as the table of KernelBench's Hugging Face data set.
 
     Needs the extra `parquet`.
 
@@ -128,7 +128,7 @@ def export_flashinfer(
     problems: ProblemsRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Export problems, solutions and records as flashinfer-bench's definitions, solutions and traces.
+    """Export problems, solutions and records in the formats of flashinfer-bench.
 
     A trace is written for each record of an exported problem and solution. What can't be exported is listed with the
     reason.
@@ -170,8 +170,12 @@ def export_flashinfer(
         workload = held.workloads.get(record.workload) if held is not None else None
         if held is None or workload is None or record.solution not in names:
             skipped[f"{record.solution} at {record.workload}"] = "its problem, workload or solution is not exported"
-        elif (line := trace_of(record, definition=held.name, workload=workload, solution=names[record.solution])) is None:
-            skipped[f"{record.solution} at {record.workload}"] = f"a trace can't say {record.status.value} without a time"
+        elif (
+            line := trace_of(record, definition=held.name, workload=workload, solution=names[record.solution])
+        ) is None:
+            skipped[f"{record.solution} at {record.workload}"] = (
+                f"a trace can't say {record.status.value} without a time"
+            )
         else:
             path = out / "traces" / held.definition["op_type"] / f"{held.name}.jsonl"
             traces.setdefault(path, []).append(fi.as_line(line))
@@ -218,7 +222,9 @@ def export_gpumode(
         except NotConvertible as error:
             skipped[solution.label] = str(error)
             continue
-        write_text(folders[solution.problem_id] / "submissions" / f"{words(solution.label.removesuffix('.py'))}.py", text)
+        write_text(
+            folders[solution.problem_id] / "submissions" / f"{words(solution.label.removesuffix('.py'))}.py", text
+        )
         count += 1
     _summary(out, {"tasks": len(folders), "submissions": count}, skipped, as_json=as_json)
 

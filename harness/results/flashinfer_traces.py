@@ -139,11 +139,11 @@ def trace_of(record: Record, *, definition: str, workload: Mapping[str, Any], so
         "performance": None,
     }
     if status in ("PASSED", "INCORRECT_NUMERICAL"):
-        errors = [held for name in mapping(record.evidence, "variants")
-                  if (held := number(record.evidence, "variants", name, "max_error")) is not None]  # fmt: skip
+        errors = [error for name in mapping(record.evidence, "variants")
+                  if (error := number(record.evidence, "variants", name, "max_error")) is not None]  # fmt: skip
         own = mapping(record.evidence, "flashinfer")
         evaluation["correctness"] = {
-            "max_relative_error": max(errors, default=_nan(own.get("max_relative_error"))),
+            "max_relative_error": max(errors) if errors else _nan(own.get("max_relative_error")),
             "max_absolute_error": _nan(own.get("max_absolute_error")),
             "extra": {"harness_status": record.status.value, "relative_to": "the output's RMS"},
         }

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.bench_foreign_problems --flashinfer ../flashinfer-trace --gpumode ../reference-kernels \\
         --kernelbench ../KernelBench/KernelBench --out results/foreign-problems.md
 
-`--kernelbench` takes KernelBench's folder of levels: its Parquet table is made from it, and imported. `--work` keeps the
-imported files and results; a run that was stopped continues there.
+`--kernelbench` takes KernelBench's folder of levels: its Parquet table is made from it, and imported. `--work` keeps
+the imported files and results; a run that was stopped continues there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEAD = """# Problems of other projects
 
 Made by `python -m tests.benchmarks.bench_foreign_problems {options}` on {cpus} processors without a GPU, torch {torch},
 {date}. Each set is imported, small sizes are derived or declared by the import, and `harness problems lint` checks each
-problem at them on the host device.
+problem at them on the host device. {about}
 
 **{usable} of {found} problems load, get small sizes and are checked by lint; {clean} of these break no rule.**
 
@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--kernelbench", type=Path, action="append", default=[])
     parser.add_argument("--work", type=Path, default=None)
     parser.add_argument("--budget", default="100000", help="Seconds for each set.")
+    parser.add_argument("--about", default="", help="Where the sets come from, for the page.")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     work = arguments.work or Path(tempfile.mkdtemp(prefix="foreign-"))
@@ -60,7 +61,7 @@ def main() -> None:
 
     head = HEAD.format(
         options=" ".join(options), cpus=os.cpu_count(), torch=torch.__version__, date=f"{datetime.now(UTC):%d %B %Y}",
-        found=totals[0], usable=totals[1], clean=totals[2],
+        found=totals[0], usable=totals[1], clean=totals[2], about=arguments.about,
     )  # fmt: skip
     if arguments.out is not None:
         arguments.out.write_text(head + "\n".join(rows) + "\n" + "".join(sections))

@@ -1,4 +1,4 @@
-"""Convert flashinfer-bench's definitions, workloads and solutions to problem and solution files.
+"""Convert flashinfer-bench's definitions and solutions to ordinary files.
 
 Trusted side. Nothing is executed. A definition's axes become constants of the problem file, its workloads become
 workloads, and the reference stands above the adapter as it is. guides/formats.md has the rules.
@@ -37,7 +37,7 @@ from harness.catalog.sizes import SizeError, evaluate
 from harness.catalog.source_files import printable
 
 FREE_AXIS, FREE_TOTALS = 128, (1024, 4096)
-"""Values of the variable axes of a definition without workloads: ordinary ones; totals of offsets, the last repeated."""
+"""Values of the variable axes of a definition without workloads: ordinary ones, and totals of offsets."""
 
 SMALL_AXES, SMALL_TOTALS = (5, 7, 11, 13), (37, 113, 127)
 """The same for the workload `small` of a reference that depends on values, so that no sizes can be derived from it."""
@@ -69,7 +69,7 @@ def _offsets(count, total):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class KernelDefinition:
     """One definition, checked.
 
     Attributes:
@@ -124,7 +124,7 @@ def import_flashinfer(path: Path, out: Path, author: str | None = None) -> Conve
         raise CatalogError([f"{path}: no definition in it: a definition is a .json file with axes, inputs, reference"])
     workloads = _workloads(path, skipped)
     problems: list[ForeignProblem] = []
-    checked: dict[str, Definition] = {}
+    checked: dict[str, KernelDefinition] = {}
     for held in sorted(definitions, key=lambda item: str(item.get("name"))):
         key = f"definition {held.get('name', '?')!s:.100}"
         try:
@@ -144,7 +144,7 @@ def import_flashinfer(path: Path, out: Path, author: str | None = None) -> Conve
     return done
 
 
-def check_definition(held: Mapping[str, Any]) -> Definition:
+def check_definition(held: Mapping[str, Any]) -> KernelDefinition:
     """Check a definition's fields.
 
     Raises:
@@ -173,11 +173,11 @@ def check_definition(held: Mapping[str, Any]) -> Definition:
             raise NotConvertible(f"axis {name:.60} must have the type var, or the type const and a whole value")
         axes[name] = f"{name}_axis" if name in bound else name
     entry, arguments = _entry(tree, held["inputs"])
-    return Definition(data=held, name=held["name"], tree=tree, entry=entry, arguments=arguments, axes=axes)
+    return KernelDefinition(data=held, name=held["name"], tree=tree, entry=entry, arguments=arguments, axes=axes)
 
 
 def _entry(tree: ast.Module, inputs: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """Return the reference's function, `run` or the last one, and the inputs that it takes."""
+    """Return the reference's function (`run`, or the last one) and its inputs."""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     run = next((node for node in functions if node.name == "run"), functions[-1] if functions else None)
     if run is None:
@@ -243,7 +243,7 @@ def workload_name(uuid: str) -> str:
     return f"w{re.sub('[^a-z0-9]', '', uuid.lower())[:12]}"
 
 
-def _problem(definition: Definition, workloads: Sequence[Mapping[str, Any]]) -> ForeignProblem:
+def _problem(definition: KernelDefinition, workloads: Sequence[Mapping[str, Any]]) -> ForeignProblem:
     data = definition.data
     values, derived = _constants(definition)
     named = {workload_name(item["uuid"]): _sizes(definition, item, values, derived) for item in workloads}
@@ -289,11 +289,13 @@ def _problem(definition: Definition, workloads: Sequence[Mapping[str, Any]]) -> 
 _KEPT_FIELDS = ("name", "op_type", "description", "tags", "axes", "inputs", "outputs", "constraints")
 
 
-def _constants(definition: Definition) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the value of each axis's constant, and the expression of those that others determine."""
+def _constants(definition: KernelDefinition) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of the axes' constants, and expressions of dependent ones."""
     axes = definition.data["axes"]
     free = _free(definition, (FREE_AXIS,), FREE_TOTALS)
-    values: dict[str, Any] = {definition.axes[k]: axis.get("value", free.get(definition.axes[k])) for k, axis in axes.items()}
+    values: dict[str, Any] = {
+        definition.axes[k]: axis.get("value", free.get(definition.axes[k])) for k, axis in axes.items()
+    }
     derived: dict[str, str] = {}
     for text in definition.data.get("constraints") or []:
         match = _EQUAL.fullmatch(str(text))
@@ -311,8 +313,8 @@ def _constants(definition: Definition) -> tuple[dict[str, Any], dict[str, str]]:
     return values, derived
 
 
-def _free(definition: Definition, axes: Sequence[int], totals: Sequence[int]) -> dict[str, int]:
-    """Return values of the variable axes: the totals of offsets from `totals`, the others from `axes`, in order."""
+def _free(definition: KernelDefinition, axes: Sequence[int], totals: Sequence[int]) -> dict[str, int]:
+    """Return values of the variable axes, in order: totals of offsets, and others."""
     sums = {*_totals(definition).values(), "num_pages"}
     free = [definition.axes[name] for name, axis in definition.data["axes"].items() if axis.get("type") == "var"]
     found: dict[str, int] = {}
@@ -322,7 +324,7 @@ def _free(definition: Definition, axes: Sequence[int], totals: Sequence[int]) ->
     return found
 
 
-def _totals(definition: Definition) -> dict[str, str]:
+def _totals(definition: KernelDefinition) -> dict[str, str]:
     """Return the inputs that are offsets -> the constant of their total."""
     matches = (_LAST_OFFSET.fullmatch(str(text)) for text in definition.data.get("constraints") or [])
     return {match[2]: definition.axes[match[1]] for match in matches if match and match[1] in definition.axes}
@@ -335,7 +337,7 @@ def _ordered(values: Mapping[str, Any], derived: Mapping[str, str]) -> list[tupl
 
 
 def _sizes(
-    definition: Definition, workload: Mapping[str, Any], values: Mapping[str, Any], derived: Mapping[str, str]
+    definition: KernelDefinition, workload: Mapping[str, Any], values: Mapping[str, Any], derived: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the sizes of a workload; empty if it does not fit the definition."""
     sizes: dict[str, Any] = {}
@@ -356,13 +358,13 @@ def _sizes(
     return sizes
 
 
-def scalar_constant(name: str, definition: Definition) -> str:
+def scalar_constant(name: str, definition: KernelDefinition) -> str:
     """Return the name of the constant that holds a scalar input."""
     return f"{name}_value" if name in definition.axes.values() or name in top_level_names(definition.tree) else name
 
 
-def _inputs(definition: Definition, values: dict[str, Any]) -> tuple[list[str], list[str], bool]:
-    """Return the lines of `get_inputs`, the arguments of `forward`, and whether `_offsets` is used."""
+def _inputs(definition: KernelDefinition, values: dict[str, Any]) -> tuple[list[str], list[str], bool]:
+    """Return lines of `get_inputs`, arguments of `forward`, and use of `_offsets`."""
     totals = _totals(definition)
     lines = []
     for name in definition.arguments:
@@ -395,12 +397,16 @@ def _inputs(definition: Definition, values: dict[str, Any]) -> tuple[list[str], 
         elif name.endswith("last_page_len") and "page_size" in axes:
             text = f"torch.randint(1, {axes['page_size']} + 1, ({sizes})).to(torch.{dtype})"
         else:
-            raise NotConvertible(f"input {name} has integers ({dtype}), and nothing in the definition gives their range")
+            raise NotConvertible(
+                f"input {name} has integers ({dtype}), and nothing in the definition gives their range"
+            )
         lines.append(f"{text},  # {name}")
     return lines, list(definition.arguments), any("_offsets(" in line for line in lines)
 
 
-def _solution(held: Mapping[str, Any], definitions: Mapping[str, Definition], author: str | None) -> ForeignSolution:
+def _solution(
+    held: Mapping[str, Any], definitions: Mapping[str, KernelDefinition], author: str | None
+) -> ForeignSolution:
     name, spec, key = held.get("name"), held.get("spec"), held.get("definition")
     if not isinstance(name, str) or not isinstance(key, str) or not isinstance(spec, dict):
         raise NotConvertible("the fields name, definition and spec must be texts and an object")
@@ -458,7 +464,9 @@ def _extension(sources: Mapping[str, str], name: str) -> str:
     if not any("PYBIND11_MODULE" in text for text in sources.values()):
         raise NotConvertible("its sources have no PYBIND11_MODULE")
     parts, arguments = ["from torch.utils.cpp_extension import load_inline\n"], []
-    headers = {PurePosixPath(path).name: text for path, text in sources.items() if path.endswith((".h", ".hpp", ".cuh"))}
+    headers = {
+        PurePosixPath(path).name: text for path, text in sources.items() if path.endswith((".h", ".hpp", ".cuh"))
+    }
     for kind, suffixes in (("cpp", (".cpp", ".cc", ".cxx")), ("cuda", (".cu",))):
         texts = [_included(text, headers) for path, text in sources.items() if path.endswith(suffixes)]
         constants = [f"{kind.upper()}_{number}" for number in range(1, len(texts) + 1)]
@@ -485,7 +493,7 @@ def _quoted(text: str) -> str:
     return f'r"""\n{text}"""' if '"""' not in text and not text.endswith(("\\", '"')) else repr(text)
 
 
-def _destinations(definition: Definition, called: str) -> str:
+def _destinations(definition: KernelDefinition, called: str) -> str:
     """Return the body of `forward` that allocates the outputs and passes them."""
     bound: dict[str, str] = {}
     device = None

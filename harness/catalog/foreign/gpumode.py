@@ -1,4 +1,4 @@
-"""Convert GPU MODE's tasks (`task.yml`, `reference.py`) and submissions to problem and solution files.
+"""Convert GPU MODE's tasks and submissions to problem and solution files.
 
 Trusted side. Nothing is executed. The texts of a task stand one below the other in one file; only the imports of its
 own files become comments. guides/formats.md has the rules.
@@ -63,7 +63,7 @@ def import_gpumode(path: Path, out: Path, author: str | None = None) -> Conversi
         folder = file.parent
         key = printable(folder.relative_to(path)) if folder != path else folder.resolve().name
         try:
-            task = _Task(path, folder, key)
+            task = _TaskFolder(path, folder, key)
             problems.append(task.problem())
         except NotConvertible as error:
             skipped[key] = str(error)
@@ -81,7 +81,7 @@ def import_gpumode(path: Path, out: Path, author: str | None = None) -> Conversi
     return done
 
 
-class _Task:
+class _TaskFolder:
     """One task: its declarations, and the texts that its reference needs."""
 
     def __init__(self, root: Path, folder: Path, key: str) -> None:
@@ -181,7 +181,7 @@ class _Task:
         )
 
     def _drawn(self, arguments: str) -> str:
-        """Return the body of `get_inputs`; of buffers for results, shapes and types are inputs."""
+        """Return the body of `get_inputs`, with shapes and types of result buffers."""
         if not (count := len(self._buffers)):
             return f"    return [generate_input({arguments})]\n"
         return (
@@ -206,7 +206,7 @@ class _Task:
         return read_text(path, MAX_SOURCE_BYTES)
 
     def _joined(self, source: str, name: str) -> tuple[str, str]:
-        """Return the text below those of the task's own files that it imports, and its `__future__` imports."""
+        """Return the text below the own files that it imports, and `__future__` imports."""
         local = {Path(file).stem: file for file in self._files if file.endswith(".py") and file != SUBMISSION}
         texts: dict[str, str] = {}
         future: set[str] = set()
@@ -214,9 +214,7 @@ class _Task:
         parts = [f"# ---- {file} ----\n\n{text.strip()}\n" for file, text in texts.items()]
         return "\n\n".join(parts), "".join(f"from __future__ import {item}\n" for item in sorted(future))
 
-    def _join(
-        self, source: str, name: str, local: Mapping[str, str], texts: dict[str, str], future: set[str]
-    ) -> None:
+    def _join(self, source: str, name: str, local: Mapping[str, str], texts: dict[str, str], future: set[str]) -> None:
         lines = source.split("\n")
         for node in ast.walk(parsed(source)):
             if isinstance(node, ast.Import):
@@ -242,7 +240,11 @@ class _Task:
 
 
 def _buffers(function: ast.FunctionDef) -> list[str]:
-    """Return how the last values that a function returns are made, as long as they are `empty` or `zeros` alike."""
+    """Return how the last values that a function returns are made, if by `empty`.
+
+    Returns:
+        `empty` or `zeros` for each of the last values; all are alike.
+    """
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     values = {
         target.id: node.value

@@ -1,4 +1,4 @@
-"""Read and write KernelBench's problems in the layout of its Hugging Face data set.
+"""Read and write KernelBench's problems as its Hugging Face table has them.
 
 Trusted side. One Parquet file a level, with the columns code, level, name and problem_id. The code is a problem file as
 it stands. Needs pyarrow.
@@ -85,19 +85,19 @@ def export_parquet(problems: Iterable[Problem], out: Path) -> list[Path]:
     if not rows:
         raise CatalogError(["no problem of a level like level1: KernelBench's table has numbers for levels only"])
     written = []
-    for level, own in sorted(rows.items()):
-        columns = {name: [row.get(name, level) for row in own] for name in COLUMNS}
+    for number_of_level, own in sorted(rows.items()):
+        columns = {name: [row.get(name, number_of_level) for row in own] for name in COLUMNS}
         sink = arrow.BufferOutputStream()
         arrow.parquet.write_table(arrow.table(columns), sink)
-        written.append(out / f"level_{level}-00000-of-00001.parquet")
+        written.append(out / f"level_{number_of_level}-00000-of-00001.parquet")
         replace_whole(written[-1], sink.getvalue().to_pybytes())
     return written
 
 
 def _pyarrow() -> Any:
     try:
-        import pyarrow
-        import pyarrow.parquet
+        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow.parquet  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingPyarrow from error
     return pyarrow

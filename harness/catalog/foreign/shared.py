@@ -1,4 +1,4 @@
-"""Shared parts of the converters: bounded reading, names, folders of problems and solutions.
+"""Shared parts of the converters: bounded reading, names, writing of folders.
 
 Trusted side. Foreign files are read as text and never executed here.
 """
@@ -119,10 +119,10 @@ def write_all(out: Path, problems: Sequence[ForeignProblem], solutions: Sequence
             text = yaml.safe_dump({"format": WORKLOADS_FORMAT, "problems": entries}, sort_keys=False, width=120)
             write_text(folder / WORKLOADS_FILE, text)
     if done.ids:
-        keys = {number: key for key, number in done.ids.items()}
-        for number, held in load_problems(out / PROBLEMS).unreadable.items():
-            done.skipped[keys[number]] = held.failure.reason if held.failure else "can't be read"
-            del done.ids[keys[number]]
+        keys = {problem_id: key for key, problem_id in done.ids.items()}
+        for problem_id, held in load_problems(out / PROBLEMS).unreadable.items():
+            done.skipped[keys[problem_id]] = held.failure.reason if held.failure else "can't be read"
+            del done.ids[keys[problem_id]]
     for solution in solutions:
         if solution.problem not in done.ids:
             done.skipped[solution.key] = f"its problem {one_line(solution.problem, limit=80)!r} was not imported"

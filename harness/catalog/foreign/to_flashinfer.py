@@ -1,4 +1,4 @@
-"""Write problems and solutions as flashinfer-bench's definitions, workloads and solutions.
+"""Write problems and solutions in the formats of flashinfer-bench.
 
 Trusted side. Nothing is executed: the caller knows the shapes. A problem that came from a definition becomes that
 definition again.
@@ -16,7 +16,7 @@ from typing import Any
 from harness.catalog.foreign.flashinfer import (
     DEFINITION,
     REFERENCE_FOLLOWS,
-    Definition,
+    KernelDefinition,
     check_definition,
     scalar_constant,
 )
@@ -57,12 +57,19 @@ class ExportedProblem:
 
     def trace(self, workload: str) -> dict[str, Any]:
         """Return the line of a workload without a solution."""
-        return {"definition": self.name, "workload": dict(self.workloads[workload]), "solution": None, "evaluation": None}
+        return {
+            "definition": self.name,
+            "workload": dict(self.workloads[workload]),
+            "solution": None,
+            "evaluation": None,
+        }
 
 
 def is_imported(problem: Problem) -> bool:
     """Tell whether a problem came from a definition."""
-    return f"\n{DEFINITION}" in foreign_part(problem.source)[1] or foreign_part(problem.source)[1].startswith(DEFINITION)
+    return f"\n{DEFINITION}" in foreign_part(problem.source)[1] or foreign_part(problem.source)[1].startswith(
+        DEFINITION
+    )
 
 
 def export_problem(
@@ -88,7 +95,7 @@ def export_problem(
     return _new_definition(problem, shapes, has_state=has_state)
 
 
-def _workloads_of(problem: Problem, definition: Definition) -> dict[str, dict[str, Any]]:
+def _workloads_of(problem: Problem, definition: KernelDefinition) -> dict[str, dict[str, Any]]:
     specs = definition.inputs
     if any("int" in spec["dtype"] and spec.get("shape") is not None for spec in specs.values()):
         return {}  # integers with a meaning can't be random there
@@ -169,9 +176,15 @@ def _new_definition(
 
 
 def _axis(
-    extent: tuple[int, ...], axes: dict[tuple[int, ...], str], known: Mapping[str, Mapping[str, Any]], names: Sequence[str]
+    extent: tuple[int, ...],
+    axes: dict[tuple[int, ...], str],
+    known: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str],
 ) -> str:
-    """Return the axis of an extent (its value at each workload), named as the only constant with these values."""
+    """Return the axis of an extent, named as the only constant with its values.
+
+    An extent has a value at each workload.
+    """
     if extent not in axes:
         same = [
             constant
@@ -210,7 +223,7 @@ def _arguments(tree: ast.Module, model: str = "Model") -> list[str]:
 
 
 def export_solution(solution: Solution, problem: Problem, exported: ExportedProblem) -> dict[str, Any]:
-    """Return a solution as one of flashinfer-bench: its file, with a function `harness_run` below it.
+    """Return a solution as one of flashinfer-bench, with the function `harness_run`.
 
     Raises:
         NotConvertible: The file defines no `ModelNew` with a `forward`.

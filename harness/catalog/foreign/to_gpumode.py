@@ -1,6 +1,7 @@
 """Write problems and solutions as GPU MODE's task folders.
 
-Trusted side. Nothing is executed. `reference.py` is the problem's file as it is, with an adapter below it. `eval.py` and `utils.py` come from a checkout of reference-kernels.
+Trusted side. Nothing is executed. `reference.py` is the problem's file as it is, with an adapter below it. `eval.py`
+and `utils.py` come from a checkout of reference-kernels.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def ref_kernel(data: input_t, kind=Model) -> output_t:
 check_implementation = make_match_reference(ref_kernel, rtol={tolerance}, atol={tolerance})
 '''
 
-_CUSTOM = '''
+_CUSTOM = """
 
 from reference import models, new_model
 
@@ -75,11 +76,11 @@ def custom_kernel(data):
     if "submission" not in models:
         models["submission"] = new_model(ModelNew)
     return models["submission"](*data)
-'''
+"""
 
 
 def export_task(problem: Problem) -> dict[str, str]:
-    """Return the files of a problem's task folder by name: `task.yml`, `task.py`, `reference.py`.
+    """Return the files of a problem's task folder by name.
 
     Benchmarks are the workloads, `full` first; the test is `small`, if it is declared.
 
@@ -145,8 +146,9 @@ def _derived_from(problem: Problem, sizes: Sequence[str] | set[str]) -> set[str]
     """Return the constants whose expressions use one of `sizes`."""
     found: set[str] = set()
     for node in parsed(problem.source).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
-            if any(isinstance(item, ast.Name) and item.id in sizes for item in ast.walk(node.value)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                found |= {item.id for target in targets for item in ast.walk(target) if isinstance(item, ast.Name)}
+        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) or node.value is None:
+            continue
+        if any(isinstance(item, ast.Name) and item.id in sizes for item in ast.walk(node.value)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {item.id for target in targets for item in ast.walk(target) if isinstance(item, ast.Name)}
     return found

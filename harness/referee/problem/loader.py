@@ -206,12 +206,13 @@ class MovesFromCuda(TorchFunctionMode):
         self._on_cpu = type("Generator", (_CpuGenerator,), {"moves": self})
 
     def __enter__(self) -> MovesFromCuda:
-        torch.Generator = self._on_cpu  # type: ignore[misc]  # its constructor is no torch function
-        return super().__enter__()  # type: ignore[no-any-return]
+        torch.Generator = self._on_cpu  # type: ignore[misc, assignment]  # its constructor is no torch function
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def __exit__(self, *exception: Any) -> None:
         torch.Generator = _Generator  # type: ignore[misc]
-        super().__exit__(*exception)
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
