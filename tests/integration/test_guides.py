@@ -509,7 +509,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "outputs": {"C": {"shape": ["M", "N"], "dtype": "float16"}},
                 "reference": "import torch\n\ndef run(A, B):\n    return A @ B.T\n",
             }
-        ),  # fmt: skip
+        ),
     }
     for name, text in write.items():
         path = here / name
