@@ -22,7 +22,9 @@ from harness.core.problem import Problem, Solution
 from harness.core.status import one_line
 from harness.results.flashinfer_traces import import_traces, trace_of
 
-Source = Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the data set, or a checkout.", exists=True)]
+Source = Annotated[
+    Path, typer.Argument(metavar="PATH", help="Folder of the data set, or a checkout.", exists=True, file_okay=False)
+]
 Table = Annotated[Path, typer.Argument(metavar="PATH", help="Parquet file, or a folder of them.", exists=True)]
 Out = Annotated[Path, typer.Option("--out", help="New folder, for problems/, solutions/ and results/.")]
 Target = Annotated[Path, typer.Option("--out", help="New folder for the files.")]
@@ -139,6 +141,8 @@ def export_flashinfer(
       harness export flashinfer level1 --solutions solutions/mine --run results/nightly --out trace
     """
     _new_folder(out)
+    records = opened(run).records() if run is not None else ()
+    given = _solutions(solutions, problems)
     skipped: dict[str, str] = {}
     done: dict[str, fi.ExportedProblem] = {}
     known: dict[str, Problem] = {}
@@ -154,7 +158,7 @@ def export_flashinfer(
         lines = (fi.as_line(exported.trace(name)) for name in exported.workloads)
         write_text(out / f"workloads/{place}.jsonl", "".join(lines))
     names: dict[str, str] = {}
-    for solution in _solutions(solutions, problems, known):
+    for solution in (held for held in given if held.problem_id in known):
         try:
             data = fi.export_solution(solution, known[solution.problem_id], done[solution.problem_id])
         except NotConvertible as error:
@@ -165,7 +169,7 @@ def export_flashinfer(
         folder = out / "solutions" / solution.author / op_type / data["definition"]
         write_text(folder / f"{data['name']}.json", fi.as_json(data))
     traces: dict[Path, list[str]] = {}
-    for record in opened(run).records() if run is not None else ():
+    for record in records:
         held = done.get(record.problem)
         workload = held.workloads.get(record.workload) if held is not None else None
         if held is None or workload is None or record.solution not in names:
@@ -202,6 +206,7 @@ def export_gpumode(
       harness export gpumode level1/19 --solutions solutions/mine --out ../reference-kernels/problems/pmpp_v2/mine
     """
     _new_folder(out)
+    given = _solutions(solutions, problems)
     skipped: dict[str, str] = {}
     folders: dict[str, Path] = {}
     known: dict[str, Problem] = {}
@@ -216,7 +221,7 @@ def export_gpumode(
         for name, text in files.items():
             write_text(folders[problem.id] / name, text)
     count = 0
-    for solution in _solutions(solutions, problems, known):
+    for solution in (held for held in given if held.problem_id in known):
         try:
             text = to_gpumode.export_submission(solution)
         except NotConvertible as error:
@@ -262,13 +267,13 @@ def _exported(problem: Problem) -> fi.ExportedProblem:
     return fi.export_problem(problem, shapes, has_state=has_state)
 
 
-def _solutions(paths: list[Path] | None, root: Path | None, known: Mapping[str, Problem]) -> Iterator[Solution]:
-    """Yield the readable solutions of the exported problems."""
-    if paths:
-        catalog = load_problems(root or Path("problems"))
-        for solution in find_solutions(paths, catalog, on_rejected=lambda file: say(f"skipped {file}")):
-            if solution.problem_id in known and solution.failure is None:
-                yield solution
+def _solutions(paths: list[Path] | None, root: Path | None) -> list[Solution]:
+    """Return the readable solutions."""
+    if not paths:
+        return []
+    catalog = load_problems(root or Path("problems"))
+    found = find_solutions(paths, catalog, on_rejected=lambda file: say(f"skipped {file}"))
+    return [solution for solution in found if solution.failure is None]
 
 
 def _summary(out: Path, counts: Mapping[str, int], skipped: Mapping[str, str], *, as_json: bool) -> None:
