@@ -62,13 +62,13 @@ PROBLEMS_COMMANDS: Mapping[str, Lazy] = {
 IMPORT_COMMANDS: Mapping[str, Lazy] = {
     "kernelbench": Lazy("exchange", "import_kernelbench", "Import KernelBench's result files as a run."),
     "kernelbench-parquet": Lazy("foreign", "import_kernelbench_parquet", "Import KernelBench's problems from Parquet."),
-    "flashinfer": Lazy("foreign", "import_flashinfer", "Import flashinfer-bench's definitions, solutions and traces."),
+    "flashinfer": Lazy("foreign", "import_flashinfer", "Import flashinfer-bench's definitions and traces."),
     "gpumode": Lazy("foreign", "import_gpumode", "Import GPU MODE's tasks and submissions."),
 }
 EXPORT_COMMANDS: Mapping[str, Lazy] = {
     "kernelbench": Lazy("exchange", "export_kernelbench", "Export a run as KernelBench's result files."),
     "kernelbench-parquet": Lazy("foreign", "export_kernelbench_parquet", "Export problems as KernelBench's Parquet."),
-    "flashinfer": Lazy("foreign", "export_flashinfer", "Export problems, solutions, runs for flashinfer-bench."),
+    "flashinfer": Lazy("foreign", "export_flashinfer", "Export problems and runs for flashinfer-bench."),
     "gpumode": Lazy("foreign", "export_gpumode", "Export problems and solutions as GPU MODE's tasks."),
 }
 
