@@ -18,6 +18,7 @@ from typing import Any
 
 from harness.catalog.foreign.shared import (
     ADAPTER,
+    DEPENDS_ON_VALUES,
     Conversion,
     ForeignProblem,
     ForeignSolution,
@@ -57,7 +58,6 @@ _INTEGERS = {"int64", "int32", "int16", "int8", "uint8"}
 _CLASSES = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
 _LAST_OFFSET = re.compile(r"\s*(\w+)\s*==\s*(\w+)\[-1\]\.item\(\)\s*")
 _EQUAL = re.compile(r"\s*(\w+)\s*==([^=].*)")
-_DATA_DEPENDENT = re.compile(r"\.item\(|\.tolist\(|\bnonzero\b")
 
 _OFFSETS = '''
 
@@ -255,7 +255,7 @@ def _problem(definition: KernelDefinition, workloads: Sequence[Mapping[str, Any]
         largest = max(kept, key=lambda name: math.prod(v for v in kept[name].values() if type(v) is int))
         values.update(kept.pop(largest))
     lines, arguments, needs_offsets = _inputs(definition, values)
-    if _DATA_DEPENDENT.search(data["reference"]):
+    if DEPENDS_ON_VALUES.search(data["reference"]):
         small = _free(definition, SMALL_AXES, SMALL_TOTALS)
         kept["small"] = {name: value for name, value in small.items() if name not in derived}
     assigned = [f"{name} = {derived.get(name, repr(value))}" for name, value in _ordered(values, derived)]

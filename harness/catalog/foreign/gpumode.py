@@ -10,6 +10,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Mapping
+from copy import deepcopy
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import yaml
 
 from harness.catalog.foreign.shared import (
     ADAPTER,
+    DEPENDS_ON_VALUES,
     Conversion,
     ForeignProblem,
     ForeignSolution,
@@ -124,11 +126,14 @@ class _TaskFolder:
             raise NotConvertible(f"{TASK_FILE} has no tests and no benchmarks")
         if any("world_size" in spec for spec in specs.values()):
             raise NotConvertible("it runs on several GPUs (world_size)")
-        first = max(specs, key=lambda name: (name[0] == "b", prod(v for v in specs[name].values() if type(v) is int)))
+        first = max(specs, key=lambda name: (name[0] == "b", _amount(specs[name])))
         full = specs.pop(first)
         constants = {name: f"{name}_value" if name in bound else name for name in full if name != "seed"}
         alike = {name: spec for name, spec in specs.items() if spec.keys() == full.keys()}
         kept = {name: {constants[k]: v for k, v in spec.items() if k != "seed"} for name, spec in alike.items()}
+        tests = [name for name in kept if name.startswith("test")]
+        if tests and DEPENDS_ON_VALUES.search(self._reference):
+            kept["small"] = deepcopy(kept[min(tests, key=lambda name: _amount(kept[name]))])
         arguments = [f"{name}={constant}" for name, constant in constants.items()]
         if "seed" in full:
             arguments.append("seed=torch.initial_seed() % 2**31")
@@ -237,6 +242,11 @@ class _TaskFolder:
             ]
         texts.pop(name, None)
         texts[name] = "\n".join(lines)
+
+
+def _amount(sizes: Mapping[str, Any]) -> int:
+    """Return the product of the whole numbers among sizes, without the seed."""
+    return prod(value for name, value in sizes.items() if type(value) is int and name != "seed")
 
 
 def _buffers(function: ast.FunctionDef) -> list[str]:

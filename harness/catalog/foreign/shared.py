@@ -29,6 +29,9 @@ MAX_TEXT_BYTES = 64 * 2**20
 ADAPTER = "# ---- Adapter to this harness: everything below was added by the import ----"
 """Line between foreign text and the adapter; an export cuts the text here."""
 
+DEPENDS_ON_VALUES = re.compile(r"\.item\(|\.tolist\(|\b(nonzero|bincount|geqrf)\b")
+"""Matches code from which no sizes can be derived: torch can't run it without data."""
+
 PROBLEMS, SOLUTIONS, RESULTS = "problems", "solutions", "results"
 """Folders below `--out`."""
 

@@ -356,6 +356,16 @@ def test_task_that_cannot_be_converted(tmp_path: Path, change: Any, reference: s
     assert "not valid YAML" in import_gpumode(tmp_path / "in", tmp_path / "out").skipped["practice/double_py"]
 
 
+def test_smallest_test_is_small_where_no_sizes_can_be_derived(tmp_path: Path) -> None:
+    tests = [{"rows": 9, "torch_": [5, 7], "seed": 1}, {"rows": 3, "torch_": [5, 7], "seed": 99}]
+    folder = task_folder(tmp_path / "in", tests=tests, benchmarks=[{"rows": 64, "torch_": [8, 8], "seed": 1}])
+    (folder / "reference.py").write_text(REFERENCE.replace("x * 2", "x * x.max().item()"))
+    import_gpumode(tmp_path / "in", tmp_path / "out")
+    workloads = load_problems(tmp_path / "out/problems")["practice/1"].workloads
+    assert workloads["small"].sizes == {"rows": 3, "torch_": [5, 7]} == workloads["test2"].sizes
+    assert "&" not in (tmp_path / "out/problems/practice/workloads.yaml").read_text(), "it has no YAML aliases"
+
+
 PROBLEM = '''"""Scaled rows."""
 import torch
 
