@@ -235,6 +235,7 @@ RUNS: dict[str, As] = {
     "harness eval gpumode/solutions --problems gpumode/problems": As(
         lines=(f"harness eval gpumode/solutions --problems gpumode/problems --device host {QUICKLY}",),
         said="passed",
+        served=True,
         needs="harness import gpumode ../reference-kernels --out gpumode",
     ),
     "harness import flashinfer ../flashinfer-trace --out flashinfer": As(said="1 problems"),
