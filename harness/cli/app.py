@@ -62,9 +62,15 @@ PROBLEMS_COMMANDS: Mapping[str, Lazy] = {
 }
 IMPORT_COMMANDS: Mapping[str, Lazy] = {
     "kernelbench": Lazy("exchange", "import_kernelbench", "Import KernelBench's result files as a run."),
+    "kernelbench-parquet": Lazy("foreign", "import_kernelbench_parquet", "Import KernelBench's problems from Parquet."),
+    "flashinfer": Lazy("foreign", "import_flashinfer", "Import flashinfer-bench's definitions and traces."),
+    "gpumode": Lazy("foreign", "import_gpumode", "Import GPU MODE's tasks and submissions."),
 }
 EXPORT_COMMANDS: Mapping[str, Lazy] = {
     "kernelbench": Lazy("exchange", "export_kernelbench", "Export a run as KernelBench's result files."),
+    "kernelbench-parquet": Lazy("foreign", "export_kernelbench_parquet", "Export problems as KernelBench's Parquet."),
+    "flashinfer": Lazy("foreign", "export_flashinfer", "Export problems and runs for flashinfer-bench."),
+    "gpumode": Lazy("foreign", "export_gpumode", "Export problems and solutions as GPU MODE's tasks."),
 }
 
 NEW_COMMANDS: Mapping[str, Lazy] = {
@@ -94,20 +100,22 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
         NEW_COMMANDS,
     ),
     "import": (
-        """Import results of other tools as a run.
+        """Import problems, solutions and results of other tools.
 
         \b
-        Example:
+        Examples:
           harness import kernelbench runs/x/eval_results.json --level 1 --out results/x
+          harness import gpumode ../reference-kernels --out gpumode
         """,
         IMPORT_COMMANDS,
     ),
     "export": (
-        """Export a run for other tools.
+        """Export problems, solutions and runs for other tools.
 
         \b
-        Example:
+        Examples:
           harness export kernelbench results/nightly --out runs/nightly
+          harness export flashinfer level1/19 --out trace
         """,
         EXPORT_COMMANDS,
     ),

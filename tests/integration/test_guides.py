@@ -11,6 +11,7 @@ GPU, several of these share the builders and referees of one server.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -226,6 +227,22 @@ RUNS: dict[str, As] = {
         ),
         said="geometric mean",
         needs="harness export kernelbench results/<run> --out runs/my_model",
+    ),
+    "harness import gpumode ../reference-kernels --out gpumode": As(said="1 problems, 1 solutions, 0 skipped"),
+    "harness problems lint --problems gpumode/problems --device host": As(
+        said="none breaks a rule", needs="harness import gpumode ../reference-kernels --out gpumode"
+    ),
+    "harness eval gpumode/solutions --problems gpumode/problems": As(
+        lines=(f"harness eval gpumode/solutions --problems gpumode/problems --device host {QUICKLY}",),
+        said="passed",
+        served=True,
+        needs="harness import gpumode ../reference-kernels --out gpumode",
+    ),
+    "harness import flashinfer ../flashinfer-trace --out flashinfer": As(said="1 problems"),
+    "harness export flashinfer level1/19 --problems problems --out trace": As(said="1 definitions"),
+    "harness export kernelbench-parquet level1 --out table": As(said="level_1-00000-of-00001.parquet"),
+    "harness import kernelbench-parquet table --out kernelbench": As(
+        said="10 problems", needs="harness export kernelbench-parquet level1 --out table"
     ),
     "git worktree add --detach ../base origin/main": As(),
     "make -C ../base warmup": As(needs="git worktree add --detach ../base origin/main"),
@@ -474,6 +491,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "../KernelBench/KernelBench/level1/1_ReLU.py": (
             "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n\n"
             "def get_inputs():\n    return [torch.randn(16, 384)]\n\ndef get_init_inputs():\n    return []\n"
+        ),
+        "../reference-kernels/problems/sums/rows/task.yml": (
+            "files:\n- {name: reference.py, source: reference.py}\nlang: py\nbenchmarks: [{rows: 512, seed: 1}]\n"
+        ),
+        "../reference-kernels/problems/sums/rows/reference.py": (
+            "import torch\n\ndef ref_kernel(data):\n    return data[0] + data[1]\n\n"
+            "def generate_input(rows, seed):\n    gen = torch.Generator(device='cuda').manual_seed(seed)\n"
+            "    return tuple(torch.randn(rows, 384, device='cuda', generator=gen) for _ in range(2))\n"
+        ),
+        "../reference-kernels/problems/sums/rows/submission.py": (
+            "import torch\n\ndef custom_kernel(data):\n    return torch.add(data[1], data[0])\n"
+        ),
+        "../flashinfer-trace/definitions/gemm/gemm_n64.json": json.dumps(
+            {
+                "name": "gemm_n64",
+                "op_type": "gemm",
+                "axes": {"M": {"type": "var"}, "N": {"type": "const", "value": 64}},
+                "inputs": {
+                    "A": {"shape": ["M", "N"], "dtype": "float16"},
+                    "B": {"shape": ["N", "N"], "dtype": "float16"},
+                },
+                "outputs": {"C": {"shape": ["M", "N"], "dtype": "float16"}},
+                "reference": "import torch\n\ndef run(A, B):\n    return A @ B.T\n",
+            }
         ),
     }
     for name, text in write.items():

@@ -181,6 +181,19 @@ def load_reference(problem: Problem, workload: Workload, progress_marker: Progre
         raise ProblemError(f"the file fails on import: {describe(error)}") from error
 
 
+class _CpuGenerator(torch.Generator):
+    """Takes the place of `torch.Generator` while a problem's code runs."""
+
+    moves: MovesFromCuda
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        cls.moves.moved = cls.moves.moved or _names_cuda(device)
+        return _Generator("cpu" if _names_cuda(device) else device)
+
+
+_Generator = torch.Generator
+
+
 class MovesFromCuda(TorchFunctionMode):
     """Keeps tensors that the problem creates on or moves to "cuda" on the CPU.
 
@@ -190,6 +203,16 @@ class MovesFromCuda(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.moved = False
+        self._on_cpu = type("Generator", (_CpuGenerator,), {"moves": self})
+
+    def __enter__(self) -> MovesFromCuda:
+        torch.Generator = self._on_cpu  # type: ignore[misc, assignment]  # its constructor is no torch function
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        torch.Generator = _Generator  # type: ignore[misc]
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -1,0 +1,1 @@
+"""Convert problems and solutions of other projects."""
