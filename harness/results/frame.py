@@ -95,7 +95,7 @@ def load_records(
         raise StoreError("\n".join(lacking))
     stores = [RunStore.open(folder) for folder in folders]
     rows = [
-        _row(record, store.folder.name, baseline) | dict(_leaves({name: getattr(record, name) for name in nested}))
+        row_of(record, store.folder.name, baseline) | dict(_leaves({name: getattr(record, name) for name in nested}))
         for store in stores
         for record in store.records()
     ]
@@ -135,21 +135,27 @@ def parquet_of(rows: Iterable[LeaderboardRow]) -> bytes:
         raise MissingParquet from error
 
 
+def column_types() -> Mapping[str, str]:
+    """Return column -> pandas dtype of `load_records`, in order."""
+    return _OF_RECORDS
+
+
 def _frame(rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str]) -> DataFrame:
     import pandas
 
     columns = dict.fromkeys([*dtypes, *(name for row in rows for name in row)])
-    values = [[_storable(row.get(name)) for name in columns] for row in rows]
+    values = [[storable(row.get(name)) for name in columns] for row in rows]
     # As objects first, so that no number is rounded and no text is taken for a number.
     return pandas.DataFrame(values, columns=list(columns), dtype=object).astype(dtypes)
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """Escape lone surrogates, which JSON files may contain and Arrow can't store."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
-def _row(record: Record, run: str, baseline: str) -> dict[str, Any]:
+def row_of(record: Record, run: str, baseline: str) -> dict[str, Any]:
+    """Return a record's values by the columns of `load_records`."""
     entry = scored(record, baseline)
     times = {f"{side}_s": mapping(record.timing, side, "device").get("median_s") for side in ("solution", "reference")}
     values = {
