@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         as_completed,
         load_records,
         reward,
+        to_arrow,
+        to_polars,
     )
 
 __version__ = "0.1.0"
@@ -32,6 +34,8 @@ __all__ = [
     "as_completed",
     "load_records",
     "reward",
+    "to_arrow",
+    "to_polars",
 ]
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import as_completed
 from harness.api.result import Result, reward
 from harness.api.session import Harness, HarnessClosed
 from harness.core.preparing import Preparing
+from harness.results.columns import to_arrow, to_polars
 from harness.results.frame import load_records
 from harness.results.reward import RewardPolicy, SpeedShape
 
@@ -29,4 +30,6 @@ __all__ = [
     "as_completed",
     "load_records",
     "reward",
+    "to_arrow",
+    "to_polars",
 ]

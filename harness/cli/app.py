@@ -69,6 +69,8 @@ IMPORT_COMMANDS: Mapping[str, Lazy] = {
 EXPORT_COMMANDS: Mapping[str, Lazy] = {
     "kernelbench": Lazy("exchange", "export_kernelbench", "Export a run as KernelBench's result files."),
     "kernelbench-parquet": Lazy("foreign", "export_kernelbench_parquet", "Export problems as KernelBench's Parquet."),
+    "parquet": Lazy("tables", "export_parquet", "Export the records of runs as one Parquet file."),
+    "schema": Lazy("tables", "export_schema", "Print the JSON Schema of records or of run.yaml."),
     "flashinfer": Lazy("foreign", "export_flashinfer", "Export problems and runs for flashinfer-bench."),
     "gpumode": Lazy("foreign", "export_gpumode", "Export problems and solutions as GPU MODE's tasks."),
 }

@@ -226,9 +226,8 @@ def _newest(path: Path, parsed: Iterable[Parsed], notes: list[str]) -> Iterator[
             yield part.batch
         elif kept:
             yield part.batch.take(kept[::-1])
-    for number, line, text in reversed(faults):
-        where = f"{path}:{sum(counts[number + 1 :]) + line}"
-        warnings.warn(f"{where}: {text}; the line is skipped; fix or remove it", DamagedRecord, stacklevel=3)
+    for line, text in sorted((sum(counts[number + 1 :]) + line, text) for number, line, text in faults):
+        warnings.warn(f"{path}:{line}: {text}; the line is skipped; fix or remove it", DamagedRecord, stacklevel=3)
 
 
 def _parse(part: Part) -> Parsed:

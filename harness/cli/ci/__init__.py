@@ -5,6 +5,7 @@ revision. The harness itself must come from the base too (`.github/workflows/sco
 it is the branch's own.
 """
 
+from harness.cli.ci.findings import gitlab_code_quality, sarif
 from harness.cli.ci.pages import broken_rules, github_annotations, junit, summary
 from harness.cli.ci.verdict import CiVerdict, Rejected, Scored, score
 from harness.core.git import FileChange, Repository, RevisionError
@@ -21,8 +22,10 @@ __all__ = [
     "Scored",
     "broken_rules",
     "github_annotations",
+    "gitlab_code_quality",
     "junit",
     "read_gates",
+    "sarif",
     "score",
     "summary",
 ]

@@ -94,8 +94,8 @@ def ci_command(
     The command also compares the solutions with the earlier results of the base.
 
     Only solution files are read from the branch. Problems, gates and earlier results come from --base; the working tree
-    is not read. The command writes verdict.json, summary.md (also as GitHub's step summary), junit.xml, leaderboard.csv
-    and the run to --out.
+    is not read. The command writes verdict.json, summary.md (also as GitHub's step summary), junit.xml, findings.sarif,
+    gl-code-quality.json, leaderboard.csv and the run to --out.
 
     The exit code is 0 if all gates are met, 1 if one is not, 2 if the arguments are wrong, and 3 if the machine or the
     harness could not judge.
@@ -332,6 +332,8 @@ def _publish(
         ("verdict.json", json.dumps(document, indent=2, allow_nan=False) + "\n"),
         ("summary.md", page),
         ("junit.xml", ci.junit(verdict)),
+        ("findings.sarif", ci.sarif(verdict)),
+        ("gl-code-quality.json", ci.gitlab_code_quality(verdict)),
         ("leaderboard.csv", report_csv.leaderboard(rows)),
     ):
         write_whole(out / name, text.encode("utf-8"))
