@@ -1,4 +1,4 @@
-"""`harness export parquet` and `harness export schema`: records for other programs."""
+"""`harness export parquet` and `export schema`: records for other programs."""
 
 from __future__ import annotations
 

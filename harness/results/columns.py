@@ -145,7 +145,7 @@ def to_polars(paths: str | Path | Iterable[str | Path], *, baseline: str = EAGER
 
 def _arrow() -> Any:
     try:
-        import pyarrow.parquet
+        import pyarrow.parquet  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingParquet from error
     return pyarrow

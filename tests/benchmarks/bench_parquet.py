@@ -91,7 +91,8 @@ def main() -> None:
                 took_s = time.perf_counter() - begun
             if (written, notes) != (records, []):
                 raise SystemExit(f"{written} of {records} rows, {notes}")
-            row = f"| {records:,} | {size / 1e9:.2f} | {took_s:.1f} | {records / took_s:,.0f} | {memory.most / 1e6:,.0f} | {out.stat().st_size / 1e6:.0f} |"
+            figures = (f"{size / 1e9:.2f}", f"{took_s:.1f}", f"{records / took_s:,.0f}", f"{memory.most / 1e6:,.0f}")
+            row = f"| {records:,} | {' | '.join(figures)} | {out.stat().st_size / 1e6:.0f} |"
             rows.append(row)
             print(row, flush=True)
     if options.page:
@@ -108,9 +109,9 @@ def main() -> None:
 
 PAGE = """# Records as data: a run as one Parquet file
 
-`python -m tests.benchmarks.bench_parquet --records {records} --page results/records-as-data.md`, {date}, {processors} processors,
-Python {python}. The lines are those of `h200-examples`, each with a name of its own. Memory is the sum of the proportional
-set sizes of all processes, sampled twice a second.
+`python -m tests.benchmarks.bench_parquet --records {records} --page results/records-as-data.md`, {date},
+{processors} processors, Python {python}. The lines are those of `h200-examples`, each with a name of its own.
+Memory is the sum of the proportional set sizes of all processes, sampled twice a second.
 
 | records | GB of records.jsonl | s | records a second | most memory, MB | MB of Parquet |
 |---:|---:|---:|---:|---:|---:|

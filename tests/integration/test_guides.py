@@ -244,6 +244,14 @@ RUNS: dict[str, As] = {
     "harness import kernelbench-parquet table --out kernelbench": As(
         said="10 problems", needs="harness export kernelbench-parquet level1 --out table"
     ),
+    "harness export schema > record.schema.json": As(lines=("harness export schema",), said="json-schema.org"),
+    "harness export schema run > run.schema.json": As(lines=("harness export schema run",), said="RunHead"),
+    "harness export parquet results/nightly --out nightly.parquet": As(
+        lines=(f"harness export parquet {EXAMPLE} --out nightly.parquet",), said="25 rows"
+    ),
+    "harness export parquet results --nested timing --nested evidence --out all.parquet": As(
+        lines=(f"harness export parquet {EXAMPLE} --nested timing --nested evidence --out all.parquet",), said="25 rows"
+    ),
     "git worktree add --detach ../base origin/main": As(),
     "make -C ../base warmup": As(needs="git worktree add --detach ../base origin/main"),
     "harness ci --base origin/main": As(
@@ -266,6 +274,8 @@ NOT_RUN = {
     "make eval": "evaluates all of solutions/examples, minutes on a CPU; `make -C ../base warmup` above takes the same "
     "Makefile's path, and tests/integration/test_examples.py judges the examples",
     "make test": "these very tests",
+    "pytest --harness": "tests/integration/test_pytest_plugin.py runs it",
+    "pytest --harness --harness-device cuda": "the same, with `-m gpu`",
     "make docs": "needs the extra `docs`; .ci/run runs it",
     "harness eval solutions/examples": "the same as `make eval`",
     "harness eval --last-failed": "needs a run with failures; tests/unit/cli/test_cli.py has one",
@@ -302,7 +312,11 @@ CODE = {
     ("python.md", "python"): 2,
     ("results.md", "python"): 1,
     ("results.md", "yaml"): 1,
-    ("ci.md", "yaml"): 1,
+    ("ci.md", "yaml"): 3,
+    # tests/integration/test_pytest_plugin.py
+    ("ci.md", "python"): 1,
+    # test_the_guide_to_data_reads_the_records_of_runs
+    ("data.md", "python"): 2,
     ("trust.md", "yaml"): 1,
     # tests/integration/test_mcp.py
     ("mcp.md", "json"): 1,
@@ -730,6 +744,24 @@ def test_the_guide_to_results_reads_the_records_of_runs(monkeypatch: pytest.Monk
     names: dict[str, Any] = {}
     exec(compile(code_in("results.md", "python")[0], "results.md", "exec"), names)
     assert RUN in set(names["frame"].run)
+
+
+def test_the_guide_to_data_reads_the_records_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("duckdb", "polars", "pyarrow"):
+        pytest.importorskip(package)
+    (tmp_path / "results").mkdir()
+    shutil.copytree(ROOT / EXAMPLE, tmp_path / "results" / "nightly")
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "parquet", "results/nightly", "--out", "nightly.parquet"]) == 0
+    assert main(["export", "parquet", "results", "--nested", "timing", "--out", "all.parquet"]) == 0
+    names: dict[str, Any] = {}
+    for block in code_in("data.md", "python"):
+        exec(compile(block, "data.md", "exec"), names)
+    assert names["table"].num_rows == 25
+    fastest = {problem: speedup for problem, _, speedup in names["fastest"]}
+    assert dict(names["best"].iter_rows()) == fastest
+    assert len(fastest) > 10
+    assert all(median is None or median > 0 for _, median in names["median_s"])
 
 
 def test_the_example_for_a_solution_is_judged_right_by_the_guide_about_problems(place: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ class Finding:
     def fingerprint(self) -> str:
         """SHA-256 that stays the same while the finding moves to another line."""
         # Without the message: it has numbers that differ from run to run.
-        return hashlib.sha256("\0".join((self.rule, self.path, self.kernel)).encode()).hexdigest()
+        return hashlib.sha256(os.fsencode("\0".join((self.rule, self.path, self.kernel)))).hexdigest()
 
 
 def sarif(verdict: CiVerdict) -> str:
@@ -99,7 +100,7 @@ def gitlab_code_quality(verdict: CiVerdict) -> str:
 
 
 def _location(path: str, line: int) -> dict[str, Any]:
-    artifact = {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
+    artifact = {"uri": quote(os.fsencode(path)), "uriBaseId": "%SRCROOT%"}
     return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": line}}}
 
 
@@ -145,7 +146,7 @@ def _of(item: Scored) -> list[Finding]:
 
 
 def _placed(item: Scored) -> list[dict[str, Any]]:
-    """Return the reports whose line is in the solution's file; none of one that passed."""
+    """Return the reports at lines of a failed solution's file."""
     if item.record.status is Status.passed:
         return []
     held = rows(item.record.evidence, "reports")

@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any
 
 import pytest
-from jsonschema import Draft7Validator
+from jsonschema import Draft7Validator, ValidationError
 
 from harness.cli.ci import CiVerdict, Gates, Rejected, Scored, gitlab_code_quality, sarif
 from harness.core.choices import DeviceKind
@@ -67,7 +67,7 @@ def test_sarif_keeps_its_schema_and_has_races_at_lines() -> None:
     page = json.loads(sarif(EVERYTHING))
     Draft7Validator(schema).validate(page)
     Draft7Validator(schema).validate(json.loads(sarif(verdict_of())))
-    with pytest.raises(Exception, match="additional|Additional|not valid|required"):
+    with pytest.raises(ValidationError):
         Draft7Validator(schema).validate(page | {"runs": [{"results": []}]})
     (run,) = page["runs"]
     found = [
