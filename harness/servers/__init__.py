@@ -1,0 +1,1 @@
+"""Servers for programs: HTTP and the Model Context Protocol."""
