@@ -57,9 +57,12 @@ class JobEvaluator:
         self._folder = Path(tempfile.mkdtemp(prefix="harness-http-"))
         self._numbers = count()
 
+        told: set[str] = set()
+
         def tell(event: Preparing) -> None:
-            if event.done == 0:
-                say(f"preparing {event.what} (once for this machine)")
+            if event.what not in told:
+                told.add(event.what)
+                say(f"preparing {event.what}")
 
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, self._folder, ignore_errors=True)

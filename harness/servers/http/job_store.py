@@ -290,7 +290,7 @@ def _added(
     keys = {job["key"] for job in submission.jobs} - {None}
     known: dict[str, dict[str, Any]] = {}
     if keys:
-        same = sa.select(*_SHOWN, JOBS.c.digest).where(JOBS.c.tenant == tenant, JOBS.c.key.in_(keys))
+        same = sa.select(*_SHOWN, JOBS.c.record, JOBS.c.digest).where(JOBS.c.tenant == tenant, JOBS.c.key.in_(keys))
         known = {row["key"]: {**row, "created": False} for row in connection.execute(same).mappings()}
     jobs, new = [], []
     for given in submission.jobs:

@@ -38,6 +38,9 @@ LOOK_S = 1.0
 """How often a waiting request looks for changes by other servers, in seconds."""
 
 
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Wait this many seconds for the end.")]
+
+
 class JobRequest(BaseModel):
     """A solution to evaluate: its source, and the problem by id or by text."""
 
@@ -260,8 +263,6 @@ def made_app(
     def many(request: Request, batch: str) -> Callable[[], list[dict[str, Any]]]:
         tenant = request.state.tenant.name
         return lambda: store.batch(tenant, batch)
-
-    Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Wait this many seconds for the end.")]
 
     @app.post("/v1/jobs", response_model=JobView, status_code=201, responses={200: {"model": JobView}, **errors})
     async def submit(request: Request, job: JobRequest) -> Response:
