@@ -23,6 +23,12 @@ from harness.servers.http.meters import Meters
 POLL_S = 0.5
 """How often the store is asked for jobs that another server queued, in seconds."""
 
+PACE_S = 0.02
+"""Pause before each look at the store, so that one transaction takes all records and jobs of this time, in seconds."""
+
+STARTED = "started "
+"""Before the id of a job or batch in the news that an evaluation began."""
+
 BEAT_S = LEASE_S / 5
 RETRY_S = 1.0
 """Pause after an error of the database, in seconds."""
@@ -98,6 +104,7 @@ class Dispatcher:
         while not self._ended:
             self._wake.wait(POLL_S)
             self._wake.clear()
+            time.sleep(PACE_S)
             try:
                 self._step()
             except SQLAlchemyError as error:
@@ -115,13 +122,6 @@ class Dispatcher:
             self._beat_s, self._check_lost = time.monotonic(), True
         while not self._settled.empty():
             self._settle(*self._settled.get())
-        if self._results:
-            self._store.finish(self.server, [(job, record.to_json()) for job, record in self._results])
-            done, self._results = self._results, []
-            for job, record in done:
-                self._running.pop(job["seq"], None)
-                self._meters.finished(record.status, time.time() - job["submitted_at"])
-            self._changed({name for job, _ in done for name in (job["id"], job["batch"]) if name})
         if self._check_lost and self._running:
             self._check_lost = False
             for seq in self._store.lost(self.server, list(self._running)):
@@ -132,13 +132,17 @@ class Dispatcher:
             self.trouble = None
         else:
             self.trouble = "no device is left; restart the service after fixing it"
-        room = self._evaluator.capacity - len(self._running)
-        if room > 0 and self.trouble is None and not self.draining:
-            jobs = self._store.claim(self.server, room)
-            for job in jobs:
-                self._begin(job)
-            if jobs:
-                self._changed({name for job in jobs for name in (job["id"], job["batch"]) if name})
+        idle = self.trouble is None and not self.draining
+        room = self._evaluator.capacity - len(self._running) + len(self._results) if idle else 0
+        jobs = self._store.exchange(self.server, [(job, record.to_json()) for job, record in self._results], room)
+        done, self._results = self._results, []
+        for job, record in done:
+            self._running.pop(job["seq"], None)
+            self._meters.finished(record.status, time.time() - job["submitted_at"])
+        for job in jobs:
+            self._begin(job)
+        names = {name for job, _ in done for name in (job["id"], job["batch"]) if name}
+        self._changed(names | {STARTED + name for job in jobs for name in (job["id"], job["batch"]) if name})
 
     def _begin(self, job: Job) -> None:
         request = json.loads(job["request"])

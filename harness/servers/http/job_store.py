@@ -181,9 +181,11 @@ class JobStore:
         self, *wanted: sa.ColumnElement[bool], records: bool = False, limit: int | None = None
     ) -> list[dict[str, Any]]:
         columns = [*_SHOWN, JOBS.c.record] if records else _SHOWN
+        return self._rows(sa.select(*columns).where(*wanted).order_by(JOBS.c.seq).limit(limit))
+
+    def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
         with self._engine.connect() as connection:
-            found = connection.execute(sa.select(*columns).where(*wanted).order_by(JOBS.c.seq).limit(limit))
-            return [dict(row) for row in found.mappings()]
+            return [dict(row) for row in connection.execute(query).mappings()]
 
     def cancel(self, tenant: str, job: str) -> bool:
         """Cancel a job of the tenant; return whether it was unfinished."""
@@ -194,9 +196,8 @@ class JobStore:
 
     def counts(self) -> dict[str, int]:
         """Return the number of jobs in each state."""
-        with self._engine.connect() as connection:
-            found = connection.execute(sa.select(JOBS.c.state, sa.func.count()).group_by(JOBS.c.state))
-            return dict.fromkeys(STATES, 0) | {state: count for state, count in found}
+        found = self._rows(sa.select(JOBS.c.state, sa.func.count().label("jobs")).group_by(JOBS.c.state))
+        return dict.fromkeys(STATES, 0) | {row["state"]: row["jobs"] for row in found}
 
     def beat(self, server: str, running: Collection[int]) -> None:
         """Report that a server lives, and queue again the running jobs that nobody evaluates.
@@ -217,37 +218,26 @@ class JobStore:
                 sa.update(JOBS).where(JOBS.c.state == RUNNING, lost).values(state=QUEUED, owner=None, started_at=None)
             )
 
-    def claim(self, server: str, limit: int) -> list[dict[str, Any]]:
-        """Mark up to `limit` queued jobs as running on a server.
-
-        Returns:
-            Their `seq`, `id`, `tenant`, `batch`, `request` and `attempts`, this one included. Higher priorities come
-            first, then earlier submissions.
-        """
-        columns = (JOBS.c.seq, JOBS.c.id, JOBS.c.tenant, JOBS.c.batch, JOBS.c.request, JOBS.c.attempts)
-        queued = sa.select(*columns, JOBS.c.submitted_at).where(JOBS.c.state == QUEUED)
-        queued = queued.order_by(JOBS.c.priority.desc(), JOBS.c.seq).limit(limit)
-        with self._engine.connect() as connection:
-            if connection.execute(queued.with_only_columns(JOBS.c.seq).limit(1)).first() is None:
-                return []  # without waiting for the lock
-        with self._writing() as connection:
-            jobs = [dict(row) for row in connection.execute(queued).mappings()]
-            now = self._now(connection)
-            connection.execute(
-                sa.update(JOBS)
-                .where(JOBS.c.seq.in_([job["seq"] for job in jobs]))
-                .values(state=RUNNING, owner=server, attempts=JOBS.c.attempts + 1, started_at=now)
-            )
-        return [{**job, "attempts": job["attempts"] + 1} for job in jobs]
-
-    def finish(self, server: str, results: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
-        """Store the records of claimed jobs.
+    def exchange(
+        self, server: str, results: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], limit: int
+    ) -> list[dict[str, Any]]:
+        """Store records of a server's jobs, and mark up to `limit` queued jobs as running on it.
 
         Args:
-            server: The server that claimed them.
-            results: Pairs of a job as `claim` returned it and its record. The record of a job that was cancelled, or
-                given to another server meanwhile, is dropped.
+            server: The server.
+            results: Pairs of a job as this method returned it and its record. The record of a job that was cancelled,
+                or given to another server meanwhile, is dropped.
+            limit: Most new jobs.
+
+        Returns:
+            The new jobs: `seq`, `id`, `tenant`, `batch`, `request`, `submitted_at`, and `attempts` with this one. Higher
+            priorities come first, then earlier submissions.
         """
+        columns = [JOBS.c[name] for name in ("seq", "id", "tenant", "batch", "request", "submitted_at", "attempts")]
+        queued = sa.select(*columns).where(JOBS.c.state == QUEUED)
+        queued = queued.order_by(JOBS.c.priority.desc(), JOBS.c.seq).limit(limit)
+        if not results and (limit <= 0 or not self._rows(queued.with_only_columns(JOBS.c.seq).limit(1))):
+            return []  # without waiting for the lock
         with self._writing() as connection:
             now = self._now(connection)
             for job, record in results:
@@ -255,6 +245,12 @@ class JobStore:
                 text = json.dumps(record, allow_nan=False)
                 values = {"state": DONE, "status": record["status"], "record": text, "finished_at": now}
                 connection.execute(sa.update(JOBS).where(JOBS.c.seq == job["seq"], *mine).values(**values))
+            jobs = [dict(row) for row in connection.execute(queued).mappings()] if limit > 0 else []
+            values = {"state": RUNNING, "owner": server, "attempts": JOBS.c.attempts + 1, "started_at": now}
+            claimed = JOBS.c.seq.in_([job["seq"] for job in jobs])
+            if jobs:
+                connection.execute(sa.update(JOBS).where(claimed).values(**values))
+        return [{**job, "attempts": job["attempts"] + 1} for job in jobs]
 
     def release(self, server: str, jobs: Collection[int]) -> None:
         """Queue claimed jobs again, by `seq`; this attempt does not count."""
@@ -265,9 +261,8 @@ class JobStore:
 
     def lost(self, server: str, jobs: Collection[int]) -> set[int]:
         """Return those of these jobs that no longer run on a server: cancelled, or given to another one."""
-        with self._engine.connect() as connection:
-            kept = (JOBS.c.seq.in_(jobs), JOBS.c.state == RUNNING, JOBS.c.owner == server)
-            return set(jobs) - set(connection.execute(sa.select(JOBS.c.seq).where(*kept)).scalars())
+        kept = (JOBS.c.seq.in_(jobs), JOBS.c.state == RUNNING, JOBS.c.owner == server)
+        return set(jobs) - {row["seq"] for row in self._rows(sa.select(JOBS.c.seq).where(*kept))}
 
     def leave(self, server: str) -> None:
         """Forget a server that ends, and close the connections."""

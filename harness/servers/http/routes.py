@@ -24,6 +24,7 @@ import harness
 from harness.catalog import CatalogError
 from harness.core.problem import digest_text
 from harness.results.schema import record_schema
+from harness.servers.http.dispatcher import STARTED
 from harness.servers.http.evaluator import JobEvaluator
 from harness.servers.http.job_store import OPEN, JobStore, Submission, SubmissionRefused
 from harness.servers.http.meters import Meters
@@ -120,16 +121,18 @@ class Bell:
         self.ring(self._waiting)
 
     @contextmanager
-    def listening(self, name: str) -> Iterator[asyncio.Event]:
+    def listening(self, *names: str) -> Iterator[asyncio.Event]:
         """Give the event of one waiting request."""
         event = asyncio.Event()
-        self._waiting.setdefault(name, set()).add(event)
+        for name in names:
+            self._waiting.setdefault(name, set()).add(event)
         try:
             yield event
         finally:
-            self._waiting[name].discard(event)
-            if not self._waiting[name]:
-                del self._waiting[name]
+            for name in names:
+                self._waiting[name].discard(event)
+                if not self._waiting[name]:
+                    del self._waiting[name]
 
 
 class GroupedSubmissions:
@@ -212,10 +215,10 @@ def made_app(
         return added
 
     async def changes(
-        name: str, read: Callable[[], list[dict[str, Any]]], *, news_s: float
+        *names: str, read: Callable[[], list[dict[str, Any]]], news_s: float
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """Yield the jobs now, after each change, and every `news_s` seconds, until none of them is open."""
-        with bell.listening(name) as rung:
+        """Yield the jobs now, at news of `names`, and every `news_s` seconds, until none of them is open."""
+        with bell.listening(*names) as rung:
             while True:
                 rung.clear()
                 jobs = await asyncio.to_thread(read)
@@ -235,7 +238,7 @@ def made_app(
         if not wait_s:
             jobs = await asyncio.to_thread(read)
         else:
-            async for jobs in changes(name, read, news_s=wait_s):
+            async for jobs in changes(name, read=read, news_s=wait_s):
                 if time.monotonic() >= deadline:
                     break
         if not jobs:
@@ -245,7 +248,7 @@ def made_app(
     def streamed(name: str, read: Callable[[], list[dict[str, Any]]], view: Callable[[Any], bytes]) -> Response:
         async def events() -> AsyncIterator[bytes]:
             last = None
-            async for jobs in changes(name, read, news_s=ALIVE_S):
+            async for jobs in changes(name, STARTED + name, read=read, news_s=ALIVE_S):
                 states = [job["state"] for job in jobs]
                 if states == last:
                     yield b": nothing new\n\n"
