@@ -42,10 +42,15 @@ def serve_command(
     http: Annotated[
         str | None, option("--http", "Serve HTTP at [HOST:]PORT instead of a socket; the host defaults to 127.0.0.1.")
     ] = None,
-    tenants: Annotated[Path | None, option("--tenants", "YAML file with tenants and hashed tokens, for --http.")] = None,
+    tenants: Annotated[
+        Path | None, option("--tenants", "YAML file with tenants and hashed tokens, for --http.")
+    ] = None,
     store: Annotated[
         str | None,
-        option("--store", "Jobs of --http: an SQLite file or a URL postgresql://…  [server/jobs.sqlite in the cache folder]"),
+        option(
+            "--store",
+            "Jobs of --http: an SQLite file or a URL postgresql://…  [server/jobs.sqlite in the cache folder]",
+        ),
     ] = None,
     drain: Annotated[
         float | None, option("--drain", "Seconds that running evaluations of --http may take at the end.  [300]")

@@ -221,7 +221,13 @@ def stored(file: Path, name: str) -> dict[str, int]:
         wrong += not (record.get("evidence", {}).get("echo") == key and record["author"] == tenant == own)
     states = Counter(state for _, _, state, _ in rows)
     keys = len({(tenant, key) for tenant, key, _, _ in rows})
-    return {"jobs": len(rows), "keys": keys, "done": states["done"], "records": sum(bool(r[3]) for r in rows), "wrong": wrong}
+    return {
+        "jobs": len(rows),
+        "keys": keys,
+        "done": states["done"],
+        "records": sum(bool(r[3]) for r in rows),
+        "wrong": wrong,
+    }
 
 
 def main() -> int:

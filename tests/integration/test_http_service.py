@@ -6,6 +6,7 @@ Most tests use the server of `tests.support.http_server`, whose executor only re
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -79,9 +80,9 @@ class Api:
     def raw(self, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, Any, str]:
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=LIMIT_S)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, body, {**self.headers, **named})
-        answer = connection.getresponse()
         try:
+            connection.request(method, path, body, {**self.headers, **named})
+            answer = connection.getresponse()
             return answer.status, answer.headers, answer.read().decode()
         finally:
             connection.close()
@@ -176,6 +177,8 @@ def test_a_job_gets_a_record_of_the_schema_and_a_key_never_makes_a_second_job(an
     assert (again["id"], again["record"]) == (job["id"], record)
     body = {"problem": "level1/19", "source": source("other"), "key": "one"}
     assert ann("POST", "/v1/jobs", body)[0] == 409
+    _, odd = ann("POST", "/v1/jobs", {"problem": "level1/19", "source": source("odd") + "# \ud800"})
+    assert ann.record(odd)["evidence"]["echo"] == "odd"
 
 
 def test_a_batch_is_queued_whole_or_not_at_all(ann: Api) -> None:
@@ -249,7 +252,6 @@ BODY = BATCH["jobs"][0]
         (422, "key: String should match", {**BODY, "key": "with space"}),
         (422, "prio: Extra inputs", {**BODY, "prio": 1}),
         (422, "source: Field required", {"problem": "level1/19"}),
-        (422, "source", {**BODY, "source": "\ud800"}),
         (422, "sample", {**BODY, "sample": -1}),
         (403, "your highest priority is 5", {**BODY, "priority": 6}),
         (413, "more than", {**BODY, "source": "x" * (9 * 2**20)}),
@@ -354,7 +356,7 @@ def test_jobs_survive_kill_9_of_the_server_and_of_runners(tmp_path: Path) -> Non
         for runner in children(place.processes[1].pid):
             os.kill(runner, signal.SIGKILL)
         assert [ann.record(job)["evidence"]["echo"] for job in jobs] == [f"{n}" for n in range(20)]
-        states = JobStore(place.store).counts()
+        states = counted(place.store)
         assert states == {"queued": 0, "running": 0, "done": 20, "cancelled": 0}
 
 
@@ -373,7 +375,7 @@ def test_a_server_that_is_told_to_end_finishes_what_runs_and_keeps_the_rest(tmp_
         assert place.processes[0].wait(LIMIT_S) == 0
         waits.join(LIMIT_S)
         assert (waiting[0][0], waiting[0][1]["state"]) == (200, "queued")
-        states = JobStore(place.store).counts()
+        states = counted(place.store)
         assert (states["running"], states["done"] > 1, states["queued"] > 0) == (0, True, True)
         ann = place.start(slots=1)
         assert [ann.record(job)["evidence"]["echo"] for job in jobs] == [f"{n}" for n in range(12)]
@@ -397,6 +399,7 @@ def test_a_job_that_ends_its_servers_gets_a_record_at_last(tmp_path: Path) -> No
     assert json.loads(store.get("ann", job["id"])["record"])["by"] == "quick"
     ((refused,),) = [store.add([Submission(tenant="ann", jobs=[row, row], batch="b", open_jobs=1)])]
     assert isinstance(refused, SubmissionRefused)
+    store.close()
 
 
 @pytest.fixture(scope="module")
@@ -421,7 +424,7 @@ def test_two_servers_share_a_postgresql_database_and_one_takes_over_from_the_oth
         place.processes[0].kill()
         assert [two.record(job)["evidence"]["echo"] for job in jobs] == [f"{n}" for n in range(30)]
         assert two.submit("3", 0.1, key="3")["id"] == jobs[3]["id"]
-        assert JobStore(postgresql).counts()["done"] == 30
+        assert counted(postgresql)["done"] == 30
 
 
 def test_without_tokens_only_this_machine_and_no_web_page_is_served(tmp_path: Path) -> None:
@@ -451,7 +454,12 @@ def test_without_tokens_only_this_machine_and_no_web_page_is_served(tmp_path: Pa
     ],
 )
 def test_a_wrong_command_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int, said: str, arguments: Any
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    said: str,
+    arguments: Any,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["serve", "--device", "host", *arguments]) == code
@@ -482,8 +490,6 @@ def test_a_wrong_file_of_tenants_says_so(
 
 def test_a_new_token_belongs_to_its_hash(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--new-token", "--json"]) == 0
-    import hashlib
-
     made = json.loads(capsys.readouterr().out)
     assert made["sha256"] == hashlib.sha256(made["token"].encode()).hexdigest()
 
@@ -525,6 +531,14 @@ def test_the_command_evaluates_and_serves_no_text_of_a_problem(tmp_path: Path) -
         assert SECRET not in served
         server.send_signal(signal.SIGINT)
         assert server.wait(LIMIT_S) == 130
+
+
+def counted(place: str) -> dict[str, int]:
+    store = JobStore(place)
+    try:
+        return store.counts()
+    finally:
+        store.close()
 
 
 def children(pid: int) -> list[int]:

@@ -99,6 +99,7 @@ class Dispatcher:
             self._store.leave(self.server)
         except SQLAlchemyError as error:  # the lease ends by itself
             self._say(f"database: {_line(error)}")
+        self._store.close()
 
     def _live(self) -> None:
         while not self._ended:

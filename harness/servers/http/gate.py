@@ -6,6 +6,7 @@ other names of this host (DNS rebinding), and bodies that a form could post.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from harness.servers.http.tenants import Tenant, Tenants
 MAX_BODY_BYTES = 8 * 2**20
 UNGUARDED = frozenset({"/healthz", "/readyz", "/openapi.json"})
 METHODS = frozenset({"GET", "POST", "DELETE"})
-OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_OWN_NAME = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 
 
 @dataclass(slots=True)
@@ -72,6 +73,8 @@ class Gate:
         try:
             refusal, tenant = self._refused(scope)
             if refusal is not None:
+                if refusal.status_code == 413:
+                    await _discard(receive)
                 await refusal(scope, receive, counted)
             elif tenant is None:
                 await self._app(scope, receive, counted)
@@ -91,12 +94,10 @@ class Gate:
     def _refused(self, scope: Scope) -> tuple[JSONResponse | None, Tenant | None]:
         """Return the refusal of a request, or its tenant; neither if the route needs none."""
         headers = Headers(scope=scope)
-        guarded = scope["path"] not in UNGUARDED
-        if self._tenants.file is None and headers.get("host", "").rpartition(":")[0] not in OWN_NAMES:
-            named = headers.get("host", "")
-            if named not in OWN_NAMES:
-                return _no(403, f"host {named!r:.60} is not this machine: call 127.0.0.1 or localhost"), None
-        if not guarded:
+        host = headers.get("host", "")
+        if self._tenants.file is None and not _OWN_NAME.fullmatch(host):
+            return _no(403, f"host {host!r:.60} is not this machine: call 127.0.0.1 or localhost"), None
+        if scope["path"] in UNGUARDED:
             return None, None
         tenant = self._tenants.holder(headers.get("authorization"))
         if tenant is None:
@@ -126,6 +127,16 @@ class Gate:
         if length is not None and not (length.isdecimal() and int(length[:20]) <= MAX_BODY_BYTES):
             return _no(413, f"the body has more than {MAX_BODY_BYTES} bytes: send fewer jobs at once")
         return None
+
+
+async def _discard(receive: Receive) -> None:
+    """Read a body that is too large up to a limit: a client that still sends would not read the answer."""
+    left = 4 * MAX_BODY_BYTES
+    while left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if not message.get("more_body", False):
+            return
 
 
 def _no(status: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -230,8 +230,8 @@ class JobStore:
             limit: Most new jobs.
 
         Returns:
-            The new jobs: `seq`, `id`, `tenant`, `batch`, `request`, `submitted_at`, and `attempts` with this one. Higher
-            priorities come first, then earlier submissions.
+            The new jobs: `seq`, `id`, `tenant`, `batch`, `request`, `submitted_at`, and `attempts` with this one.
+            Higher priorities come first, then earlier submissions.
         """
         columns = [JOBS.c[name] for name in ("seq", "id", "tenant", "batch", "request", "submitted_at", "attempts")]
         queued = sa.select(*columns).where(JOBS.c.state == QUEUED)
@@ -265,9 +265,12 @@ class JobStore:
         return set(jobs) - {row["seq"] for row in self._rows(sa.select(JOBS.c.seq).where(*kept))}
 
     def leave(self, server: str) -> None:
-        """Forget a server that ends, and close the connections."""
+        """Forget a server that ends."""
         with self._writing() as connection:
             connection.execute(sa.delete(_SERVERS).where(_SERVERS.c.id == server))
+
+    def close(self) -> None:
+        """Close the connections."""
         self._engine.dispose()
 
 
@@ -290,7 +293,7 @@ def _added(
     jobs, new = [], []
     for given in submission.jobs:
         if (job := known.get(given["key"])) is None:
-            job = dict.fromkeys((column.name for column in JOBS.c if column.name != "seq"))
+            job = dict.fromkeys(column.name for column in JOBS.c if column.name != "seq")
             job |= {**given, "tenant": tenant, "id": secrets.token_hex(12), "batch": submission.batch}
             job |= {"state": QUEUED, "attempts": 0, "submitted_at": now}
             new.append(dict(job))

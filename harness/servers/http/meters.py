@@ -14,9 +14,7 @@ class Meters:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "harness_http_requests", "Requests.", ("method", "route", "status"), registry=registry
-        )
+        self._requests = Counter("harness_http_requests", "Requests.", ("method", "route", "status"), registry=registry)
         self._seconds = Histogram(
             "harness_http_request_seconds", "Time of a request.", ("route",), buckets=_SECONDS, registry=registry
         )

@@ -79,7 +79,7 @@ class JobView(BaseModel):
     submitted_at: float = Field(description="Seconds since 1970, as the other times.")
     started_at: float | None
     finished_at: float | None
-    record: dict[str, Any] | None = Field(None, json_schema_extra={"$ref": "#/components/schemas/Record"})
+    record: dict[str, Any] | None = None
 
 
 class BatchView(BaseModel):
@@ -233,14 +233,10 @@ def made_app(
 
     async def settled(name: str, read: Callable[[], list[dict[str, Any]]], wait_s: float) -> list[dict[str, Any]]:
         """Return jobs when none of them is open, at the latest after `wait_s` seconds."""
-        jobs: list[dict[str, Any]] = []
         deadline = time.monotonic() + wait_s
-        if not wait_s:
-            jobs = await asyncio.to_thread(read)
-        else:
-            async for jobs in changes(name, read=read, news_s=wait_s):
-                if time.monotonic() >= deadline:
-                    break
+        async for jobs in changes(name, read=read, news_s=max(wait_s, 0.001)):
+            if not jobs or time.monotonic() >= deadline:
+                break
         if not jobs:
             raise HTTPException(404, f"you have no job or batch {name!r:.40}")
         return jobs
@@ -323,9 +319,7 @@ def made_app(
     async def batch_events(request: Request, batch: str) -> Response:
         """Stream the batch at each change of a job."""
         await settled(batch, many(request, batch), 0.0)
-        return streamed(
-            batch, many(request, batch), lambda jobs: msgspec.json.encode(_batch_view(batch, jobs))
-        )
+        return streamed(batch, many(request, batch), lambda jobs: msgspec.json.encode(_batch_view(batch, jobs)))
 
     @app.get("/v1/problems", responses=errors)
     async def problems() -> dict[str, list[dict[str, Any]]]:
@@ -355,6 +349,8 @@ def made_app(
             made = FastAPI.openapi(app)
             schema = json.loads(json.dumps(record_schema()["$defs"]).replace("#/$defs/", "#/components/schemas/"))
             made["components"]["schemas"] |= schema
+            record = {"anyOf": [{"$ref": "#/components/schemas/Record"}, {"type": "null"}]}
+            made["components"]["schemas"]["JobView"]["properties"]["record"] = record
             made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             made["security"] = [{"token": []}]
             app.openapi_schema = made

@@ -92,7 +92,9 @@ class HttpService(uvicorn.Server):
     ) -> None:
         host, port = address_of(options.address)
         if options.tenants is None and not is_loopback(host):
-            raise ConfigError(f"--http {options.address}: listens beyond this machine only with tokens: add --tenants FILE")
+            raise ConfigError(
+                f"--http {options.address}: listens beyond this machine only with tokens: add --tenants FILE"
+            )
         tenants = Tenants(options.tenants, say)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
