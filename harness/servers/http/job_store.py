@@ -63,11 +63,7 @@ JOBS = sa.Table(
 _SERVERS = sa.Table(
     "harness_servers_1", _TABLES, sa.Column("id", sa.String(32), primary_key=True), sa.Column("seen", sa.Float)
 )
-_SHOWN = [
-    JOBS.c[name]
-    for name in ("seq", "id", "key", "batch", "problem", "state", "priority", "status", "attempts")
-    + ("submitted_at", "started_at", "finished_at")
-]
+_SHOWN = [column for column in JOBS.c if column.name not in ("tenant", "digest", "request", "owner", "record")]
 
 
 class SubmissionRefused(Exception):

@@ -9,8 +9,8 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -216,7 +216,7 @@ def made_app(
 
     async def changes(
         *names: str, read: Callable[[], list[dict[str, Any]]], news_s: float
-    ) -> AsyncIterator[list[dict[str, Any]]]:
+    ) -> AsyncGenerator[list[dict[str, Any]], None]:
         """Yield the jobs now, at news of `names`, and every `news_s` seconds, until none of them is open."""
         with bell.listening(*names) as rung:
             while True:
@@ -234,9 +234,10 @@ def made_app(
     async def settled(name: str, read: Callable[[], list[dict[str, Any]]], wait_s: float) -> list[dict[str, Any]]:
         """Return jobs when none of them is open, at the latest after `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
-        async for jobs in changes(name, read=read, news_s=max(wait_s, 0.001)):
-            if not jobs or time.monotonic() >= deadline:
-                break
+        async with aclosing(changes(name, read=read, news_s=max(wait_s, 0.001))) as news:
+            async for jobs in news:
+                if not jobs or time.monotonic() >= deadline:
+                    break
         if not jobs:
             raise HTTPException(404, f"you have no job or batch {name!r:.40}")
         return jobs
@@ -244,14 +245,12 @@ def made_app(
     def streamed(name: str, read: Callable[[], list[dict[str, Any]]], view: Callable[[Any], bytes]) -> Response:
         async def events() -> AsyncIterator[bytes]:
             last = None
-            async for jobs in changes(name, STARTED + name, read=read, news_s=ALIVE_S):
-                states = [job["state"] for job in jobs]
-                if states == last:
-                    yield b": nothing new\n\n"
-                    continue
-                last = states
-                kind = "changed" if any(state in OPEN for state in states) else "finished"
-                yield b"event: " + kind.encode() + b"\ndata: " + view(jobs) + b"\n\n"
+            async with aclosing(changes(name, STARTED + name, read=read, news_s=ALIVE_S)) as news:
+                async for jobs in news:
+                    states = [job["state"] for job in jobs]
+                    kind = b"changed" if any(state in OPEN for state in states) else b"finished"
+                    yield b": nothing new\n\n" if states == last else b"event: %b\ndata: %b\n\n" % (kind, view(jobs))
+                    last = states
 
         return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
 
