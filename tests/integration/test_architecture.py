@@ -25,7 +25,7 @@ PACKAGE = ROOT / "harness"
 PRINTS = "harness.cli"
 UNTRUSTED = "harness.untrusted."
 MAX_ARROWS = 60
-MAX_ROOMS = 15
+MAX_ROOMS = 16
 
 
 def modules() -> dict[str, Path]:

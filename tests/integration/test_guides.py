@@ -75,6 +75,7 @@ COMPILED = (
 )
 MINE = f"harness eval solutions/mine/level1/19_vectorised.py --device host --run-id mine {QUICKLY}"
 RUNS: dict[str, As] = {
+    "harness serve --new-token": As(said="sha256"),
     "harness doctor": As(said="--device"),
     "harness eval solutions/ --device cuda --out results/": As(gpu=True, said="passed"),
     "harness new problem my_problem": As(said="my_problem.py"),
@@ -267,6 +268,10 @@ NOT_RUN = {
     "python -m tests.exploits.grammar --out red-team": RED_TEAM,
     "python -m tests.exploits.grammar --out red-team --device host --every 9 --table red-team.md": RED_TEAM,
     "harness eval - --problem level1/16": "reads standard input; tests/unit/cli/test_cli.py calls it",
+    "harness serve --http 8000 &": "stays; tests/integration/test_http_service.py starts and ends it",
+    "harness serve --http 0.0.0.0:8000 --tenants tenants.yaml --store jobs.sqlite --config service.yaml": (
+        "the same, with tenants"
+    ),
     "harness serve &": "stays; tests/integration/test_service.py starts and ends servers",
     "harness eval solutions/ --server auto": "needs that server; tests/integration/test_service.py calls it",
     "harness eval --allow-degenerate": "the name of an option; test_degenerate.py evaluates with it",
@@ -286,6 +291,9 @@ CODE = {
     ("results.md", "yaml"): 1,
     ("ci.md", "yaml"): 1,
     ("trust.md", "yaml"): 1,
+    # tests/integration/test_http_service.py
+    ("http.md", "python"): 1,
+    ("http.md", "yaml"): 1,
     # tests/integration/test_container_image.py
     ("container.md", "sh"): 2,
 }

@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -32,12 +33,13 @@ from harness.core.problem import digest_text
 from harness.core.record import Record
 from harness.results.schema import record_schema
 from tests.support.http_server import source
+from tests.support.page_blocks import blocks_in
 from tests.support.paths import ROOT
 
 pytest.importorskip("fastapi", reason="needs the extra service")
 
 from harness.servers.http.job_store import JobStore, Submission, SubmissionRefused
-from harness.servers.http.tenants import new_token
+from harness.servers.http.tenants import Tenants, new_token
 
 pytestmark = pytest.mark.xdist_group("http")
 LIMIT_S = 120.0
@@ -236,6 +238,8 @@ def test_a_tenant_sees_only_his_own(ann: Api, bob: Api) -> None:
     assert "ann" not in ann.raw("GET", "/metrics")[2]
 
 
+GUIDE = ROOT / "harness" / "guides" / "http.md"
+DEPLOY = GUIDE.parent / "deploy"
 BATCH = {"jobs": [{"problem": "level1/19", "source": source("x")}]}
 BODY = BATCH["jobs"][0]
 
@@ -525,12 +529,62 @@ def test_the_command_evaluates_and_serves_no_text_of_a_problem(tmp_path: Path) -
         assert [job["status"] for job in batch["jobs"]] == [*bodies]
         for job in batch["jobs"]:
             jsonschema.validate(job["record"], record_schema())
+        (block,) = [each for each in blocks_in(GUIDE.read_text()) if each.language == "python"]
+        asked = {**environment, "HARNESS_URL": api.url}
+        done = subprocess.run([sys.executable, "-c", block.text], env=asked, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("passed "), done.stderr
         paths = ("/v1/jobs", "/v1/problems", "/metrics", "/openapi.json", f"/v1/batches/{batch['id']}/events")
         served = "".join(api.raw("GET", path)[2] for path in paths) + json.dumps(batch)
         assert "level1/19" in served
         assert SECRET not in served
         server.send_signal(signal.SIGINT)
         assert server.wait(LIMIT_S) == 130
+
+
+def test_the_guides_file_of_tenants_is_read(tmp_path: Path) -> None:
+    (block,) = [each for each in blocks_in(GUIDE.read_text()) if each.language == "yaml"]
+    (tmp_path / "tenants.yaml").write_text(block.text.replace("2027-01-31", "2999-01-31"))
+    held = Tenants(tmp_path / "tenants.yaml", lambda line: None)
+    assert held.holder("Bearer password") == held.holder("bearer 12345678")
+    assert held.holder("Bearer password").open_jobs == 10_000
+    assert held.holder("Basic password") is held.holder(None) is None
+
+
+def test_the_template_for_kubernetes_is_of_its_schema() -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+    objects = list(yaml.safe_load_all((DEPLOY / "service-kubernetes.yaml").read_text()))
+    for each in objects:
+        validate.validate(each, "1.34", strict=True)
+    assert [each["kind"] for each in objects] == ["Secret", "Deployment", "Service"]
+    deployment = objects[1]["spec"]["template"]["spec"]
+    deployment["containers"][0]["port"] = 1
+    with pytest.raises(validate.ValidationError):
+        validate.validate(objects[1], "1.34", strict=True)
+
+
+def test_the_template_for_slurm_ends_as_the_service_does(tmp_path: Path) -> None:
+    """The script is run with a `harness` and a `scontrol` that write down how they are called."""
+    for name, text in (
+        ("harness", 'trap "echo drained >> $OUT; exit 0" TERM; echo "$@" >> $OUT; while :; do sleep 0.1; done'),
+        ("scontrol", 'echo "scontrol $@" >> $OUT'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    out = tmp_path / "out"
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": "/home/x", "OUT": str(out), "SLURM_JOB_ID": "7"}
+    script = subprocess.Popen(["bash", str(DEPLOY / "service.sbatch")], env=environment, stdout=subprocess.DEVNULL)
+    wait_until(out.exists)
+    script.send_signal(signal.SIGTERM)
+    script.wait(LIMIT_S)
+    called, *ends = out.read_text().splitlines()
+    assert called.startswith("serve --http 0.0.0.0:8000 --tenants /home/x/kernel-harness/tenants.yaml --config")
+    assert ends == ["drained", "scontrol requeue 7"]
+
+
+def test_the_template_for_modal_is_an_app_of_its_package() -> None:
+    pytest.importorskip("modal", reason="needs the package modal")
+    held = runpy.run_path(str(DEPLOY / "service_modal.py"))
+    assert list(held["app"].registered_functions) == ["service"]
 
 
 def counted(place: str) -> dict[str, int]:
