@@ -1,4 +1,4 @@
-"""`harness serve`: keep builders and referees running, for later runs or behind HTTP.
+"""`harness serve`: keep worker processes running, for later runs or HTTP.
 
 Trusted side.
 """

@@ -147,6 +147,7 @@ class Crowd:
         """Send jobs through, with or without kills, and return what was seen."""
         keys = [[f"{name}.{number}.{n}" for n in range(jobs // PROCESSES)] for number in range(PROCESSES)]
         begin, killed = time.monotonic(), Counter[str]()
+        delay_s = waited_s(self.server.pid)
         running = {number: self.begin(name, number, keys[number]) for number in range(PROCESSES)}
         server_s = time.monotonic() + 8.0
         while running and time.monotonic() < begin + MOST_S:
@@ -184,6 +185,9 @@ class Crowd:
             "failed_tries": sum("error" in line for line in told),
             "killed": dict(killed),
             "wall_s": round(wall_s, 1),
+            "load_average": [round(load, 1) for load in os.getloadavg()],
+            # Of the last server: how long its event loop waited for a processor that others used.
+            "event_loop_waited_s": round(waited_s(self.server.pid) - (0.0 if killed["server"] else delay_s), 2),
             "jobs_per_s": round(len(results) / wall_s, 1),
             "submit_ms": {
                 "median": round(statistics.median(submits) * 1e3, 1),
@@ -191,6 +195,11 @@ class Crowd:
                 "worst": round(submits[-1] * 1e3, 1),
             },
         }
+
+
+def waited_s(pid: int) -> float:
+    """How long the main thread of a process was ready to run without a processor, in seconds."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -234,7 +243,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=10_000, help="jobs of the phase with kills")
     parser.add_argument("--quiet-jobs", type=int, default=4_000, help="jobs of the phase without")
-    parser.add_argument("--rate", type=float, default=150.0, help="submissions a second, of all clients together")
+    parser.add_argument("--rate", type=float, default=100.0, help="submissions a second, of all clients together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--client", action="store_true", help=argparse.SUPPRESS)

@@ -24,7 +24,7 @@ from tests.support.rooms import arrows, root_entries
 PACKAGE = ROOT / "harness"
 PRINTS = "harness.cli"
 UNTRUSTED = "harness.untrusted."
-MAX_ARROWS = 60
+MAX_ARROWS = 63
 MAX_ROOMS = 16
 
 

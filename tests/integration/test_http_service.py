@@ -38,7 +38,7 @@ from tests.support.paths import ROOT
 
 pytest.importorskip("fastapi", reason="needs the extra service")
 
-from harness.servers.http.job_store import JobStore, Submission, SubmissionRefused
+from harness.servers.http.job_store import JobStore, JobSubmission, SubmissionRefused
 from harness.servers.http.tenants import Tenants, new_token
 
 pytestmark = pytest.mark.xdist_group("http")
@@ -388,7 +388,7 @@ def test_a_server_that_is_told_to_end_finishes_what_runs_and_keeps_the_rest(tmp_
 def test_a_job_that_ends_its_servers_gets_a_record_at_last(tmp_path: Path) -> None:
     store = JobStore(str(tmp_path / "jobs.sqlite"))
     row = {"key": None, "digest": "", "problem": "p", "request": "{}", "priority": 0}
-    ((job,),) = store.add([Submission(tenant="ann", jobs=[row], batch=None, open_jobs=1)])
+    ((job,),) = store.add([JobSubmission(tenant="ann", jobs=[row], batch=None, open_jobs=1)])
     for attempt in (1, 2):
         (claimed,) = store.exchange(f"server {attempt}", [], 1)
         assert claimed["attempts"] == attempt
@@ -401,7 +401,7 @@ def test_a_job_that_ends_its_servers_gets_a_record_at_last(tmp_path: Path) -> No
     store.exchange("quick", [(taken, {"status": "passed", "by": "quick"})], 0)
     store.exchange("quick", [(taken, {"status": "passed", "by": "late"})], 0)
     assert json.loads(store.get("ann", job["id"])["record"])["by"] == "quick"
-    ((refused,),) = [store.add([Submission(tenant="ann", jobs=[row, row], batch="b", open_jobs=1)])]
+    ((refused,),) = [store.add([JobSubmission(tenant="ann", jobs=[row, row], batch="b", open_jobs=1)])]
     assert isinstance(refused, SubmissionRefused)
     store.close()
 

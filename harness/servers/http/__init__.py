@@ -1,4 +1,4 @@
-"""HTTP service: tenants submit solutions, a queue in a database, records as results.
+"""HTTP service: tenants submit solutions and get records; jobs in a database.
 
 Trusted side; needs the extra `service`. Evaluation is that of `harness eval`: a `Runner` over an executor. A job
 moves queued -> running -> done, or ends as cancelled. Each step is one transaction of the database, so a job survives

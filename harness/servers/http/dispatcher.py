@@ -1,4 +1,4 @@
-"""The thread that takes queued jobs from the store, has them evaluated, and stores their records."""
+"""The thread that takes jobs from the store and stores their records."""
 
 from __future__ import annotations
 

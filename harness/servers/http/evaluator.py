@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from harness.api.given import given_problem, given_solution
+from harness.api.given import given_problem, given_solution, named_workload
 from harness.catalog import CatalogError, load_problems
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
@@ -22,7 +22,6 @@ from harness.core.preparing import Preparing
 from harness.core.problem import Problem
 from harness.core.record import Record
 from harness.core.status import Status, one_line
-from harness.referee.small_sizes import SMALL, UNDERIVED
 from harness.runner.events import SolutionFinished
 from harness.runner.executors import Executor
 from harness.runner.plan import PendingSolution, PlannedSolution
@@ -89,11 +88,7 @@ class JobEvaluator:
             CatalogError: The problem or workload does not exist, or a value is invalid.
         """
         problem = self._problem(request["problem"], request["problem_text"])
-        name = request["workload"] or self._config.workload
-        workload = problem.workloads.get(name) or (UNDERIVED if name == SMALL else None)
-        if workload is None:
-            known = ", ".join(problem.workloads)
-            raise CatalogError([f"{problem.id} declares no workload {name!r:.60}; it has {known}"])
+        workload = named_workload(problem, request["workload"] or self._config.workload)
         solution = given_solution(
             problem, request["source"], author=tenant, name=request["name"], sample=request["sample"]
         )

@@ -26,7 +26,7 @@ _OWN_NAME = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 
 
 @dataclass(slots=True)
-class _Use:
+class _TenantUse:
     """What a tenant uses now: a token bucket of requests, and its open requests."""
 
     left: float = 0.0
@@ -44,7 +44,7 @@ class _Use:
         return 0.0
 
 
-class Gate:
+class HttpGate:
     """ASGI middleware; a request that passes has `state.tenant`.
 
     Args:
@@ -56,7 +56,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, tenants: Tenants, meters: Meters, draining: Callable[[], bool]) -> None:
         self._app, self._tenants, self._meters, self._draining = app, tenants, meters, draining
-        self._uses: defaultdict[str, _Use] = defaultdict(_Use)
+        self._uses: defaultdict[str, _TenantUse] = defaultdict(_TenantUse)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -130,7 +130,7 @@ class Gate:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read a body that is too large up to a limit: a client that still sends would not read the answer."""
+    """Read a too large body up to a limit: a client that still sends reads no answer."""
     left = 4 * MAX_BODY_BYTES
     while left > 0:
         message = await receive()

@@ -75,7 +75,7 @@ class SubmissionRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class JobSubmission:
     """Jobs of one request, queued together or not at all.
 
     Attributes:
@@ -92,7 +92,9 @@ class Submission:
 
 
 class JobStore:
-    """The jobs of one database. Safe to use from several threads, processes and (PostgreSQL) machines.
+    """The jobs of one database.
+
+    Safe to use from several threads, processes and (PostgreSQL) machines.
 
     Args:
         place: Path of an SQLite file, or a URL such as `postgresql://user@host/database`.
@@ -140,7 +142,7 @@ class JobStore:
             return time.time()
         return float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
 
-    def add(self, submissions: Sequence[Submission]) -> list[list[dict[str, Any]] | SubmissionRefused]:
+    def add(self, submissions: Sequence[JobSubmission]) -> list[list[dict[str, Any]] | SubmissionRefused]:
         """Queue submissions in one transaction.
 
         Args:
@@ -196,7 +198,7 @@ class JobStore:
         return dict.fromkeys(STATES, 0) | {row["state"]: row["jobs"] for row in found}
 
     def beat(self, server: str, running: Collection[int]) -> None:
-        """Report that a server lives, and queue again the running jobs that nobody evaluates.
+        """Report that a server lives, and queue running jobs without a server again.
 
         Args:
             server: The server.
@@ -217,7 +219,7 @@ class JobStore:
     def exchange(
         self, server: str, results: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], limit: int
     ) -> list[dict[str, Any]]:
-        """Store records of a server's jobs, and mark up to `limit` queued jobs as running on it.
+        """Store records of a server's jobs, and give it up to `limit` new ones.
 
         Args:
             server: The server.
@@ -256,7 +258,7 @@ class JobStore:
             connection.execute(sa.update(JOBS).where(*mine).values(**values))
 
     def lost(self, server: str, jobs: Collection[int]) -> set[int]:
-        """Return those of these jobs that no longer run on a server: cancelled, or given to another one."""
+        """Return which of these jobs were cancelled or given to another server."""
         kept = (JOBS.c.seq.in_(jobs), JOBS.c.state == RUNNING, JOBS.c.owner == server)
         return set(jobs) - {row["seq"] for row in self._rows(sa.select(JOBS.c.seq).where(*kept))}
 
@@ -271,15 +273,15 @@ class JobStore:
 
 
 def _durable(connection: Any, _: object) -> None:
-    """Set up a connection to SQLite: readers don't wait for the writer, and a commit is on the disk."""
+    """Set up SQLite: readers don't wait for the writer, a commit is on the disk."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
 
 
 def _added(
-    connection: sa.Connection, submission: Submission, counts: dict[str, int], now: float
+    connection: sa.Connection, submission: JobSubmission, counts: dict[str, int], now: float
 ) -> list[dict[str, Any]]:
-    """Insert the jobs of a submission whose keys are new; return all of them. Raises `SubmissionRefused`."""
+    """Insert jobs whose keys are new; return all. Raises `SubmissionRefused`."""
     tenant = submission.tenant
     keys = {job["key"] for job in submission.jobs} - {None}
     known: dict[str, dict[str, Any]] = {}

@@ -33,7 +33,7 @@ class Meters:
         self._waited.observe(max(0.0, seconds))
 
     def text(self, counts: dict[str, int]) -> bytes:
-        """Return all metrics in Prometheus' text format, with these numbers of jobs by state."""
+        """Return all metrics in Prometheus' text format; `counts` are jobs by state."""
         for state, number in counts.items():
             self._jobs.labels(state).set(number)
         return generate_latest(self._registry)

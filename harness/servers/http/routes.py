@@ -1,4 +1,4 @@
-"""Routes of the HTTP service: jobs, batches, events, problems, schema, metrics, health.
+"""Routes of the HTTP service: jobs, batches, events, problems, metrics, health.
 
 No route serves the text of a problem, or a log. Errors are `{"error": "what is wrong; what to do"}`.
 """
@@ -26,7 +26,7 @@ from harness.core.problem import digest_text
 from harness.results.schema import record_schema
 from harness.servers.http.dispatcher import STARTED
 from harness.servers.http.evaluator import JobEvaluator
-from harness.servers.http.job_store import OPEN, JobStore, Submission, SubmissionRefused
+from harness.servers.http.job_store import OPEN, JobStore, JobSubmission, SubmissionRefused
 from harness.servers.http.meters import Meters
 from harness.servers.http.tenants import TOP_PRIORITY, Tenant
 
@@ -136,14 +136,14 @@ class Bell:
 
 
 class GroupedSubmissions:
-    """Queues the submissions that arrive while the store writes in one further transaction."""
+    """Queues all submissions that arrive during a write in the next transaction."""
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
-        self._waiting: list[tuple[Submission, asyncio.Future[list[dict[str, Any]]]]] = []
+        self._waiting: list[tuple[JobSubmission, asyncio.Future[list[dict[str, Any]]]]] = []
         self._writer: asyncio.Task[None] | None = None
 
-    async def add(self, submission: Submission) -> list[dict[str, Any]]:
+    async def add(self, submission: JobSubmission) -> list[dict[str, Any]]:
         """Return the jobs once they are on disk. Raises `SubmissionRefused`."""
         future: asyncio.Future[list[dict[str, Any]]] = asyncio.get_running_loop().create_future()
         self._waiting.append((submission, future))
@@ -176,7 +176,7 @@ def made_app(
     wake: Callable[[bool], None],
     trouble: Callable[[], str | None],
 ) -> FastAPI:
-    """Return the routes as an application; `Gate` has to stand before it.
+    """Return the routes as an application; `HttpGate` has to stand before it.
 
     Args:
         store: The jobs.
@@ -209,7 +209,7 @@ def made_app(
     async def queued(request: Request, jobs: Sequence[JobRequest], batch: str | None) -> list[dict[str, Any]]:
         tenant: Tenant = request.state.tenant
         rows = [_row(evaluator, tenant, job, f"jobs.{n}: " if batch else "") for n, job in enumerate(jobs)]
-        submission = Submission(tenant=tenant.name, jobs=rows, batch=batch, open_jobs=tenant.open_jobs)
+        submission = JobSubmission(tenant=tenant.name, jobs=rows, batch=batch, open_jobs=tenant.open_jobs)
         added = await submissions.add(submission)
         wake(False)
         return added
@@ -217,7 +217,7 @@ def made_app(
     async def changes(
         *names: str, read: Callable[[], list[dict[str, Any]]], news_s: float
     ) -> AsyncGenerator[list[dict[str, Any]], None]:
-        """Yield the jobs now, at news of `names`, and every `news_s` seconds, until none of them is open."""
+        """Yield the jobs now, at news of `names` and every `news_s` s, until none is open."""
         with bell.listening(*names) as rung:
             while True:
                 rung.clear()
@@ -288,7 +288,7 @@ def made_app(
 
     @app.get("/v1/jobs/{job}/events", responses={200: {"content": {"text/event-stream": {}}}, **errors})
     async def job_events(request: Request, job: str) -> Response:
-        """Stream the job at each change, as server-sent events `changed` and at last `finished`."""
+        """Stream the job as server-sent events: `changed`, and at last `finished`."""
         await settled(job, one(request, job), 0.0)
         return streamed(job, one(request, job), lambda jobs: msgspec.json.encode(_view(jobs[0])))
 
@@ -305,7 +305,7 @@ def made_app(
 
     @app.post("/v1/batches", response_model=BatchView, status_code=201, responses=errors)
     async def submit_batch(request: Request, batch: BatchRequest) -> Response:
-        """Queue several jobs together. A job whose key is known stays in its earlier batch."""
+        """Queue jobs together; one whose key is known stays in its earlier batch."""
         name = secrets.token_hex(12)
         return _json(_batch_view(name, await queued(request, batch.jobs, name)), 201)
 

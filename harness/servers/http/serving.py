@@ -1,4 +1,4 @@
-"""Runs the HTTP service in this process: socket, event loop, dispatcher, graceful end."""
+"""Runs the HTTP service: socket, event loop, dispatcher, graceful end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.core.environment import Environment, MachineError
 from harness.runner.executors import Executor
 from harness.servers.http.dispatcher import Dispatcher
 from harness.servers.http.evaluator import JobEvaluator
-from harness.servers.http.gate import Gate
+from harness.servers.http.gate import HttpGate
 from harness.servers.http.job_store import JobStore
 from harness.servers.http.meters import Meters
 from harness.servers.http.routes import Bell, made_app
@@ -121,7 +121,7 @@ class HttpService(uvicorn.Server):
             wake=lambda cancelled: dispatcher.wake(cancelled=cancelled),
             trouble=lambda: "shutting down" if dispatcher.draining else dispatcher.trouble,
         )
-        gate = Gate(app, tenants, meters, lambda: dispatcher.draining)
+        gate = HttpGate(app, tenants, meters, lambda: dispatcher.draining)
         super().__init__(
             uvicorn.Config(
                 gate,

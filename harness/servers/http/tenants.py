@@ -1,4 +1,4 @@
-"""Tenants of the HTTP service: hashed tokens that can be rotated, rights and limits.
+"""Tenants of the HTTP service: hashed tokens, rights and limits.
 
 A token has 256 random bits, so a plain SHA-256 of it can't be guessed. The file holds only the hashes, is read again
 when it changes, and may list several tokens of a tenant, each with a last day.
@@ -94,7 +94,7 @@ class Tenants:
         self._by_hash = {} if file is None else _read(file)
 
     def holder(self, authorization: str | None) -> Tenant | None:
-        """Return the tenant that a header `Authorization: Bearer TOKEN` identifies, or None."""
+        """Return the tenant of a header `Authorization: Bearer TOKEN`, or None."""
         if self.file is None:
             return LOCAL
         self._refresh(self.file)
