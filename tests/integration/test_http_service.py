@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 import yaml
 
@@ -39,7 +40,7 @@ from tests.support.paths import ROOT
 pytest.importorskip("fastapi", reason="needs the extra service")
 
 from harness.servers.http.job_store import JobStore, JobSubmission, SubmissionRefused
-from harness.servers.http.tenants import Tenants, new_token
+from harness.servers.http.tenants import Tenant, Tenants, new_token
 
 pytestmark = pytest.mark.xdist_group("http")
 LIMIT_S = 120.0
@@ -236,6 +237,10 @@ def test_a_tenant_sees_only_his_own(ann: Api, bob: Api) -> None:
     assert bob.record(own)["author"] == "bob"
     assert job["id"] not in {each["id"] for each in bob("GET", "/v1/jobs?limit=1000")[1]["jobs"]}
     assert "ann" not in ann.raw("GET", "/metrics")[2]
+    _, first = ann("GET", "/v1/jobs?limit=1")
+    _, rest = ann("GET", f"/v1/jobs?limit=1000&after={first['next']}")
+    assert len(rest["jobs"]) == len(ann("GET", "/v1/jobs?limit=1000")[1]["jobs"]) - 1 > 0
+    assert bob("GET", f"/v1/jobs?after={job['id']}")[1]["jobs"] == []
 
 
 GUIDE = ROOT / "harness" / "guides" / "http.md"
@@ -492,6 +497,14 @@ def test_a_wrong_file_of_tenants_says_so(
     assert said in capsys.readouterr().err
 
 
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in [name for name in sys.modules if name.startswith(("harness.servers.http.", "fastapi"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    assert main(["serve", "--http", "0", "--device", "host"]) == 3
+    assert "pip install 'kernel-harness[service]'" in capsys.readouterr().err
+
+
 def test_a_new_token_belongs_to_its_hash(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--new-token", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
@@ -543,11 +556,15 @@ def test_the_command_evaluates_and_serves_no_text_of_a_problem(tmp_path: Path) -
 
 def test_the_guides_file_of_tenants_is_read(tmp_path: Path) -> None:
     (block,) = [each for each in blocks_in(GUIDE.read_text()) if each.language == "yaml"]
-    (tmp_path / "tenants.yaml").write_text(block.text.replace("2027-01-31", "2999-01-31"))
+    old, new = re.findall(r"sha256: (\w+)", block.text)
+    made = [new_token(), new_token()]
+    text = block.text.replace(old, made[0][1]).replace(new, made[1][1]).replace("2027-01-31", "2999-01-31")
+    (tmp_path / "tenants.yaml").write_text(text)
     held = Tenants(tmp_path / "tenants.yaml", lambda line: None)
-    assert held.holder("Bearer password") == held.holder("bearer 12345678")
-    assert held.holder("Bearer password").open_jobs == 10_000
-    assert held.holder("Basic password") is held.holder(None) is None
+    assert held.holder(f"Bearer {made[0][0]}") == held.holder(f"bearer {made[1][0]}")
+    assert held.holder(f"Basic {made[0][0]}") is held.holder(None) is None
+    tenant = held.holder(f"Bearer {made[0][0]}")
+    assert tenant == msgspec.structs.replace(Tenant(), name="ann", tokens=tenant.tokens), "it shows the defaults"
 
 
 def test_the_template_for_kubernetes_is_of_its_schema() -> None:

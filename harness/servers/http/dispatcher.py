@@ -71,6 +71,11 @@ class Dispatcher:
         """Why nothing can be evaluated any more, or the last error of the database."""
         self._thread = threading.Thread(target=self._live, name="dispatcher", daemon=True)
 
+    @property
+    def broken(self) -> bool:
+        """Whether only a restart helps."""
+        return not self._ended and not (self._thread.is_alive() and self._evaluator.usable)
+
     def start(self) -> None:
         self._thread.start()
 

@@ -170,10 +170,11 @@ class JobStore:
         """Return the jobs of a batch of the tenant with their records."""
         return self._shown(JOBS.c.tenant == tenant, JOBS.c.batch == batch, records=True)
 
-    def listed(self, tenant: str, state: str | None, after: int, limit: int) -> list[dict[str, Any]]:
-        """Return jobs of the tenant in the order of submission, without records."""
-        wanted = [JOBS.c.tenant == tenant, JOBS.c.seq > after, *([JOBS.c.state == state] if state else [])]
-        return self._shown(*wanted, limit=limit)
+    def listed(self, tenant: str, state: str | None, after: str, limit: int) -> list[dict[str, Any]]:
+        """Return jobs of the tenant after one of them, in the order of submission, without records."""
+        begin = sa.select(JOBS.c.seq).where(JOBS.c.tenant == tenant, JOBS.c.id == after).scalar_subquery()
+        wanted = [JOBS.c.tenant == tenant, *([JOBS.c.seq > begin] if after else [])]
+        return self._shown(*wanted, *([JOBS.c.state == state] if state else []), limit=limit)
 
     def _shown(
         self, *wanted: sa.ColumnElement[bool], records: bool = False, limit: int | None = None

@@ -94,7 +94,7 @@ class JobList(BaseModel):
     """A page of jobs; pass `next` as `after` for the following ones."""
 
     jobs: list[JobView]
-    next: int | None
+    next: str | None
 
 
 class Refusal(BaseModel):
@@ -175,6 +175,7 @@ def made_app(
     *,
     wake: Callable[[bool], None],
     trouble: Callable[[], str | None],
+    broken: Callable[[], bool],
 ) -> FastAPI:
     """Return the routes as an application; `HttpGate` has to stand before it.
 
@@ -185,6 +186,7 @@ def made_app(
         bell: Wakes waiting requests.
         wake: Tells the dispatcher that a job was queued, or (True) cancelled.
         trouble: Why the service is not ready, or None.
+        broken: Whether only a restart helps.
     """
     app = FastAPI(title="kernel-harness", version=harness.__version__, docs_url=None, redoc_url=None)
     submissions = GroupedSubmissions(store)
@@ -272,12 +274,12 @@ def made_app(
     async def jobs(
         request: Request,
         state: Literal["queued", "running", "done", "cancelled"] | None = None,
-        after: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+        after: Annotated[str, Query(max_length=32)] = "",
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Response:
         """List your jobs in the order of submission, without records."""
         found = await asyncio.to_thread(store.listed, request.state.tenant.name, state, after, limit)
-        following = found[-1]["seq"] if len(found) == limit else None
+        following = found[-1]["id"] if len(found) == limit else None
         return _json({"jobs": [_view(job) for job in found], "next": following})
 
     @app.get("/v1/jobs/{job}", response_model=JobView, responses=errors)
@@ -332,16 +334,18 @@ def made_app(
         counts = await asyncio.to_thread(store.counts)
         return Response(meters.text(counts), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.get("/healthz")
-    async def healthz() -> dict[str, str]:
-        """Answer as long as the server lives."""
-        return {"status": "alive"}
+    def health(why: str | None) -> Response:
+        return JSONResponse({"status": "ok"} if why is None else {"error": why}, 200 if why is None else 503)
+
+    @app.get("/healthz", responses={503: {"model": Refusal}})
+    async def healthz() -> Response:
+        """Tell whether the server lives; if it does not, restart it."""
+        return health(trouble() if broken() else None)
 
     @app.get("/readyz", responses={503: {"model": Refusal}})
     async def readyz() -> Response:
         """Tell whether the server takes and evaluates jobs."""
-        why = trouble()
-        return JSONResponse({"status": "ready"} if why is None else {"error": why}, 200 if why is None else 503)
+        return health(trouble())
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -120,6 +120,7 @@ class HttpService(uvicorn.Server):
             self._bell,
             wake=lambda cancelled: dispatcher.wake(cancelled=cancelled),
             trouble=lambda: "shutting down" if dispatcher.draining else dispatcher.trouble,
+            broken=lambda: dispatcher.broken,
         )
         gate = HttpGate(app, tenants, meters, lambda: dispatcher.draining)
         super().__init__(
