@@ -178,8 +178,7 @@ class Dispatcher:
             record = future.result()
         except (CancelledError, SlotLost):
             if not self._ended:  # else `close` queues all
-                self._store.release(self.server, [job["seq"]])
-                del self._running[job["seq"]]
+                del self._running[job["seq"]]  # the next beat queues it again
         except Exception as error:
             if not self._ended:
                 self._unjudged(job, f"{type(error).__name__}: {error}")
