@@ -56,6 +56,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+FAILS = HIDDEN.replace("torch.relu(x)", f"1; raise ValueError('{SECRET}')")
 BROKEN = f"{SECRET} = = 1\n"
 """A problem file that can't be read; a message about it would quote the line."""
 
@@ -113,6 +114,7 @@ class Place:
         (folder / "problems" / "level1").mkdir(parents=True)
         (folder / "problems" / "level1" / "19_hidden.py").write_text(HIDDEN)
         (folder / "problems" / "level1" / "20_broken.py").write_text(BROKEN)
+        (folder / "problems" / "level1" / "21_fails.py").write_text(FAILS)
         made = {name: new_token() for name in ("ann", "bob", "eve")}
         self.tokens = {name: token for name, (token, _) in made.items()}
         held: dict[str, Any] = {name: {"tokens": [{"sha256": digest}]} for name, (_, digest) in made.items()}
@@ -333,7 +335,8 @@ def test_the_description_is_open_api_and_metrics_count(ann: Api) -> None:
     assert described["components"]["schemas"]["Record"]["required"]
     assert ann("GET", "/healthz")[0] == ann("GET", "/readyz")[0] == 200
     problems = ann("GET", "/v1/problems")[1]["problems"]
-    assert problems == [{"id": "level1/19", "name": "hidden", "workloads": ["full"]}]
+    shown = [{"id": f"level1/{n}", "name": name, "workloads": ["full"]} for n, name in ((19, "hidden"), (21, "fails"))]
+    assert problems == shown
     ann.record(ann.submit("counted"))
     metrics = ann.raw("GET", "/metrics")[2]
     assert re.search(r'harness_records_total{status="passed"} [1-9]', metrics)
@@ -536,10 +539,11 @@ def test_the_command_evaluates_and_serves_no_text_of_a_problem(tmp_path: Path) -
             "syntax_error": "def",
         }
         jobs = [{"problem": "level1/19", "source": text, "workload": "full"} for text in bodies.values()]
+        jobs += [{"problem": "level1/21", "source": RIGHT, "workload": "full"}]
         _, batch = api("POST", "/v1/batches", {"jobs": jobs})
         while batch["open"]:
             _, batch = api("GET", f"/v1/batches/{batch['id']}?wait_s=60")
-        assert [job["status"] for job in batch["jobs"]] == [*bodies]
+        assert [job["status"] for job in batch["jobs"]] == [*bodies, "harness_error"]
         for job in batch["jobs"]:
             jsonschema.validate(job["record"], record_schema())
         (block,) = [each for each in blocks_in(GUIDE.read_text()) if each.language == "python"]
@@ -550,6 +554,9 @@ def test_the_command_evaluates_and_serves_no_text_of_a_problem(tmp_path: Path) -
         served = "".join(api.raw("GET", path)[2] for path in paths) + json.dumps(batch)
         assert "level1/19" in served
         assert SECRET not in served
+        assert (
+            f"of local: problem level1/21: the reference's forward failed: {SECRET}" in (tmp_path / "log").read_text()
+        )
         server.send_signal(signal.SIGINT)
         assert server.wait(LIMIT_S) == 130
 
@@ -582,7 +589,10 @@ def test_the_template_for_kubernetes_is_of_its_schema() -> None:
 def test_the_template_for_slurm_ends_as_the_service_does(tmp_path: Path) -> None:
     """The script is run with a `harness` and a `scontrol` that write down how they are called."""
     for name, text in (
-        ("harness", 'trap "echo drained >> $OUT; exit 0" TERM; echo "$@" >> $OUT; for _ in {1..600}; do sleep 0.1; done'),
+        (
+            "harness",
+            'trap "echo drained >> $OUT; exit 0" TERM; echo "$@" >> $OUT; for _ in {1..600}; do sleep 0.1; done',
+        ),
         ("scontrol", 'echo "scontrol $@" >> $OUT'),
     ):
         (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")

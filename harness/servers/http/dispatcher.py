@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from harness.core.record import Record
+from harness.core.status import Status
 from harness.runner.executors import SlotLost
 from harness.servers.http.evaluator import JobEvaluator
 from harness.servers.http.job_store import LEASE_S, JobStore
@@ -183,7 +185,15 @@ class Dispatcher:
             if not self._ended:
                 self._unjudged(job, f"{type(error).__name__}: {error}")
         else:
-            self._results.append((job, record))
+            self._results.append((job, self._shown(job, record)))
+
+    def _shown(self, job: Job, record: Record) -> Record:
+        """Return what its tenant may see: an error of a problem by id may quote the problem."""
+        if record.status is not Status.harness_error or json.loads(job["request"])["problem"] is None:
+            return record
+        self._say(f"job {job['id']} of {job['tenant']}: {record.reason}")
+        reason = f"the problem or the machine failed, not the solution: ask the operator about job {job['id']}"
+        return replace(record, reason=reason, evidence={})
 
     def _unjudged(self, job: Job, reason: str) -> None:
         record = self._evaluator.unjudged(json.loads(job["request"]), job["tenant"], job["id"], reason)

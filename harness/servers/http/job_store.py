@@ -128,7 +128,7 @@ class JobStore:
             raise ConfigError(f"--store: {error}") from error
         except (SQLAlchemyError, OSError) as error:
             shown = url.render_as_string(hide_password=True) if self.shared else place
-            raise MachineError(f"--store {shown}: can't be opened: {str(error).splitlines()[0]}") from error
+            raise MachineError(f"--store {shown}: can't be opened: {str(error).splitlines()[0]}; check it") from error
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -237,12 +237,12 @@ class JobStore:
         queued = queued.order_by(JOBS.c.priority.desc(), JOBS.c.seq).limit(limit)
         if not results and (limit <= 0 or not self._rows(queued.with_only_columns(JOBS.c.seq).limit(1))):
             return []  # without waiting for the lock
+        texts = [(job, record["status"], json.dumps(record, allow_nan=False)) for job, record in results]
         with self._writing() as connection:
             now = self._now(connection)
-            for job, record in results:
+            for job, status, text in texts:
                 mine = (JOBS.c.state == RUNNING, JOBS.c.owner == server, JOBS.c.attempts == job["attempts"])
-                text = json.dumps(record, allow_nan=False)
-                values = {"state": DONE, "status": record["status"], "record": text, "finished_at": now}
+                values = {"state": DONE, "status": status, "record": text, "finished_at": now}
                 connection.execute(sa.update(JOBS).where(JOBS.c.seq == job["seq"], *mine).values(**values))
             jobs = [dict(row) for row in connection.execute(queued).mappings()] if limit > 0 else []
             values = {"state": RUNNING, "owner": server, "attempts": JOBS.c.attempts + 1, "started_at": now}
