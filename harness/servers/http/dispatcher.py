@@ -188,7 +188,10 @@ class Dispatcher:
             self._results.append((job, self._shown(job, record)))
 
     def _shown(self, job: Job, record: Record) -> Record:
-        """Return what its tenant may see: an error of a problem by id may quote the problem."""
+        """Return what its tenant may see.
+
+        An error of a problem by id may quote the problem.
+        """
         if record.status is not Status.harness_error or json.loads(job["request"])["problem"] is None:
             return record
         self._say(f"job {job['id']} of {job['tenant']}: {record.reason}")

@@ -171,7 +171,7 @@ class JobStore:
         return self._shown(JOBS.c.tenant == tenant, JOBS.c.batch == batch, records=True)
 
     def listed(self, tenant: str, state: str | None, after: str, limit: int) -> list[dict[str, Any]]:
-        """Return jobs of the tenant after one of them, in the order of submission, without records."""
+        """Return the tenant's jobs after one of them, in order, without records."""
         begin = sa.select(JOBS.c.seq).where(JOBS.c.tenant == tenant, JOBS.c.id == after).scalar_subquery()
         wanted = [JOBS.c.tenant == tenant, *([JOBS.c.seq > begin] if after else [])]
         return self._shown(*wanted, *([JOBS.c.state == state] if state else []), limit=limit)
