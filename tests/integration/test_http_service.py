@@ -393,7 +393,7 @@ def test_a_server_that_is_told_to_end_finishes_what_runs_and_keeps_the_rest(tmp_
         assert [ann.record(job)["evidence"]["echo"] for job in jobs] == [f"{n}" for n in range(12)]
 
 
-def test_a_job_that_ends_its_servers_gets_a_record_at_last(tmp_path: Path) -> None:
+def test_a_record_by_a_server_whose_lease_is_over_is_dropped(tmp_path: Path) -> None:
     store = JobStore(str(tmp_path / "jobs.sqlite"))
     row = {"key": None, "digest": "", "problem": "p", "request": "{}", "priority": 0}
     ((job,),) = store.add([JobSubmission(tenant="ann", jobs=[row], batch=None, open_jobs=1)])
@@ -412,6 +412,22 @@ def test_a_job_that_ends_its_servers_gets_a_record_at_last(tmp_path: Path) -> No
     ((refused,),) = [store.add([JobSubmission(tenant="ann", jobs=[row, row], batch="b", open_jobs=1)])]
     assert isinstance(refused, SubmissionRefused)
     store.close()
+
+
+def test_a_job_that_ends_three_servers_gets_a_record_of_the_harness(tmp_path: Path) -> None:
+    store = JobStore(str(tmp_path / "jobs.sqlite"))
+    request = json.dumps({"problem": "level1/19", "source": "x", "sample": None, "workload": None})
+    row = {"key": None, "digest": "", "problem": "level1/19", "request": request, "priority": 0}
+    ((job,),) = store.add([JobSubmission(tenant="ann", jobs=[row], batch=None, open_jobs=1)])
+    for attempt in range(3):
+        store.exchange(f"server {attempt}", [], 1)
+        store.beat("another", [])
+    store.close()
+    with placed(tmp_path) as place:
+        record = place.start().record({"state": "queued", "id": job["id"]})
+        assert (record["status"], record["author"]) == ("harness_error", "ann")
+        assert record["reason"].startswith("3 servers died")
+        jsonschema.validate(record, record_schema())
 
 
 @pytest.fixture(scope="module")
