@@ -20,6 +20,7 @@ from harness.catalog.source_files import MAX_SOURCE_BYTES, other_encoding
 from harness.core import python_ast
 from harness.core.choices import PrecisionClass
 from harness.core.problem import InputRules, Problem, Solution, Workload, digest_text
+from harness.referee.small_sizes import SMALL, UNDERIVED
 
 MAX_NAME_CHARS = 80
 """Characters of a solution's name that its file name keeps."""
@@ -139,6 +140,25 @@ def _whole(sample: int | None) -> int | None:
     if not 0 <= number <= MAX_SAMPLE:
         raise CatalogError([f"`sample` must be from 0 to 2**63 - 1, not {number if number < 0 else 'more'}"])
     return number
+
+
+def named_workload(problem: Problem, name: str) -> Workload:
+    """Return the workload of a name; `small` may be derived.
+
+    Args:
+        problem: The problem.
+        name: A workload that it declares, or `small`.
+
+    Raises:
+        CatalogError: It declares no such workload.
+    """
+    found = problem.workloads.get(name)
+    if found is None and name == SMALL:
+        return UNDERIVED
+    if found is None:
+        known = ", ".join(problem.workloads)
+        raise CatalogError([f"{problem.id} declares no workload {name!r:.60}; it has {known}"])
+    return found
 
 
 def given_workload(problem: Problem, workload: Workload) -> Workload:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypedDict, Unpack
 
-from harness.api.given import given_problem, given_solution, given_workload
+from harness.api.given import given_problem, given_solution, given_workload, named_workload
 from harness.api.keeper import RunKeeper
 from harness.api.result import Result
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, load_problems
@@ -43,7 +43,7 @@ from harness.core.config_values import parse_path
 from harness.core.environment import MachineError, collect, cuda_unusable, machine
 from harness.core.preparing import Preparing
 from harness.core.problem import Problem, Workload
-from harness.referee.small_sizes import SMALL, UNDERIVED
+from harness.referee.small_sizes import UNDERIVED
 from harness.results.reader import new_run_id
 from harness.runner.events import BuildFinished, Event, Noted
 from harness.runner.executors.local import LocalExecutor
@@ -418,14 +418,8 @@ class Harness:
             return given_workload(problem, wanted)
         if not isinstance(wanted, str | None):
             raise TypeError(f"`workload` must be a name or a Workload, not {wanted!r:.60}")
-        name = self._config.workload if wanted is None else wanted
-        held = problem.workloads.get(name)
-        if held is None and name == SMALL:
-            return UNDERIVED
-        if held is None:
-            known = ", ".join(problem.workloads)
-            raise CatalogError([f"{problem.id} declares no workload {name!r:.60}; it has {known}"])
-        return given_workload(problem, held)
+        found = named_workload(problem, self._config.workload if wanted is None else wanted)
+        return found if found is UNDERIVED else given_workload(problem, found)
 
 
 def _tell(on_event: Callable[[Event], None] | None, event: Event) -> None:

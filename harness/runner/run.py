@@ -149,7 +149,7 @@ def evaluate_run(
 
                         logs = store.folder / "logs"
                         used = executor or stack.enter_context(
-                            _open_executor(config, environment, logs, ahead, run.tell)
+                            open_executor(config, environment, logs, ahead, run.tell)
                         )
                         own = Runner(used, config, environment, lambda work, event: event, once=True)
                         runner = stack.enter_context(closing(own))
@@ -180,7 +180,7 @@ def evaluate_run(
     )
 
 
-def _open_executor(
+def open_executor(
     config: RunConfig, environment: Environment, logs: Path, ahead: Prestart | None, tell: TellPreparing
 ) -> AbstractContextManager[Executor]:
     """Open the executor that `config` names. Raises `ExecutorError`."""

@@ -76,6 +76,7 @@ COMPILED = (
 )
 MINE = f"harness eval solutions/mine/level1/19_vectorised.py --device host --run-id mine {QUICKLY}"
 RUNS: dict[str, As] = {
+    "harness serve --new-token": As(said="sha256"),
     "harness doctor": As(said="--device"),
     "harness eval solutions/ --device cuda --out results/": As(gpu=True, said="passed"),
     "harness new problem my_problem": As(said="my_problem.py"),
@@ -295,6 +296,10 @@ NOT_RUN = {
     "python -m tests.exploits.grammar --out red-team --device host --every 9 --table red-team.md": RED_TEAM,
     "harness eval - --problem level1/16": "reads standard input; tests/unit/cli/test_cli.py calls it",
     "harness mcp --http --hide level2/*": "stays; tests/integration/test_mcp.py starts and ends servers",
+    "harness serve --http 8000 &": "stays; tests/integration/test_http_service.py starts and ends it",
+    "harness serve --http 0.0.0.0:8000 --tenants tenants.yaml --store jobs.sqlite --config service.yaml": (
+        "the same, with tenants"
+    ),
     "harness serve &": "stays; tests/integration/test_service.py starts and ends servers",
     "harness eval solutions/ --server auto": "needs that server; tests/integration/test_service.py calls it",
     "harness eval --allow-degenerate": "the name of an option; test_degenerate.py evaluates with it",
@@ -321,6 +326,9 @@ CODE = {
     # tests/integration/test_mcp.py
     ("mcp.md", "json"): 1,
     ("mcp.md", "python"): 1,
+    # tests/integration/test_http_service.py
+    ("http.md", "python"): 1,
+    ("http.md", "yaml"): 1,
     # tests/integration/test_container_image.py
     ("container.md", "sh"): 2,
 }

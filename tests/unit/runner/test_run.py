@@ -161,7 +161,7 @@ def test_a_preparation_in_another_thread_is_told_in_the_calling_one(
 
     executor = Scripted(builders=1)
     executor.building = build
-    monkeypatch.setattr("harness.runner.run._open_executor", opened)
+    monkeypatch.setattr("harness.runner.run.open_executor", opened)
     events: list[tuple[int, Event]] = []
     evaluate_run(
         replace(config, pattern="1_fast"),
