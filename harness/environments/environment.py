@@ -43,18 +43,18 @@ class Step:
 
 def score_answers(
     harness: Harness,
-    problem: str | Path | Problem,
+    problems: Sequence[str | Path | Problem],
     answers: Sequence[str],
     *,
     policy: RewardPolicy = DEFAULT_POLICY,
 ) -> list[Step]:
-    """Score several answers to one problem, as GRPO needs them.
+    """Score a group or a batch of answers, as GRPO needs them.
 
     All are submitted at once, so that builds and evaluations overlap.
 
     Args:
         harness: Evaluates the solutions.
-        problem: As for `Harness.submit`.
+        problems: The problem of each answer, as for `Harness.submit`; for a group `[problem] * len(answers)`.
         answers: Raw answers of a model.
         policy: How to compute rewards.
 
@@ -63,15 +63,16 @@ def score_answers(
 
     Raises:
         CatalogError: There is no such problem.
+        ValueError: There are not as many problems as answers.
         ExecutorError: No device is left, or the harness was closed.
     """
-    held = harness.problem(problem)
-    extractions = [extract(answer) for answer in answers]
+    pairs = [(harness.problem(item), extract(answer)) for item, answer in zip(problems, answers, strict=True)]
     futures: list[Future[Result] | None] = [
-        None if found.source is None else harness.submit(held, found.source, author="policy") for found in extractions
+        None if found.source is None else harness.submit(problem, found.source, author="policy")
+        for problem, found in pairs
     ]
     steps = []
-    for found, future in zip(extractions, futures, strict=True):
+    for (_, found), future in zip(pairs, futures, strict=True):
         if future is None:
             text = f"The answer holds no solution: {found.reason}."
             steps.append(Step(status=Status.no_model_new, reward=policy.not_built, feedback=text))
@@ -130,6 +131,17 @@ class KernelEnvironment:
         self.steps: list[Step] = []
         self.total = 0.0
 
+    def fresh(self) -> KernelEnvironment:
+        """Return another environment with the same settings, for another episode."""
+        return KernelEnvironment(
+            self._harness,
+            turns=self._turns,
+            policy=self._policy,
+            template=self._template,
+            gpu=self._gpu,
+            until_passed=self._until_passed,
+        )
+
     @property
     def done(self) -> bool:
         """Whether the episode has ended."""
@@ -168,7 +180,7 @@ class KernelEnvironment:
         """
         if self._problem is None or self.done:
             raise RuntimeError("this episode has not begun or has ended; call reset with a problem")
-        (scored,) = score_answers(self._harness, self._problem, [answer], policy=self._policy)
+        (scored,) = score_answers(self._harness, [self._problem], [answer], policy=self._policy)
         total = self.total
         if scored.status is Status.disqualified:
             total = self._policy.disqualified
