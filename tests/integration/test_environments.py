@@ -91,3 +91,13 @@ def test_an_unknown_gpu_is_refused():
 def test_there_are_fifty_answers_of_many_kinds():
     assert len(answers()) == 50
     assert len({problem for problem, _ in answers()}) > 8
+
+
+def test_the_guides_code_runs(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "harness" / "guides" / "environments.md").read_text(encoding="utf-8")
+    code = text.split("```python\n", 1)[1].split("\n```\n\nAn environment", 1)[0]
+    exec(compile(code, "environments.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [
+        *("no_model_new 0.0 False", "passed True True", "['passed', 'no_model_new']")
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from contextlib import contextmanager
@@ -12,6 +13,19 @@ import pytest
 from harness.cli import main
 from tests.support.door_answers import RELU, fenced
 from tests.support.paths import ROOT
+
+
+def test_the_prompt_of_a_further_turn_reads_a_pipe(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("sys.stdin", io.StringIO("data race on line 7"))
+    told = ["--problems", str(ROOT / "problems")]
+    assert main(["prompt", "level1/19", "--feedback", "-", *told]) == 0
+    assert "data race on line 7" in capsys.readouterr().out
+    (tmp_path / "odd").write_bytes(b"\xff")
+    assert main(["prompt", "level1/19", "--feedback", str(tmp_path / "odd"), *told]) == 2
+    assert main(["prompt", "level1/19", "--feedback", str(tmp_path / "none"), *told]) == 3
+    assert main(["prompt", "level1/19", "--template", "mine", *told]) == 2
+    assert main(["prompt", "level1/999", *told]) == 2
+
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'kernel-harness[generate]'")
 pytestmark = pytest.mark.filterwarnings("default")
