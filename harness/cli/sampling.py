@@ -34,7 +34,9 @@ def prompt_command(
     gpu: Gpu = None,
     feedback: Annotated[
         Path | None,
-        option("--feedback", "Print the prompt of a further turn, with the feedback in this file; - is standard input."),
+        option(
+            "--feedback", "Print the prompt of a further turn, with the feedback in this file; - is standard input."
+        ),
     ] = None,
     problems: ProblemsRoot = None,
 ) -> None:
@@ -69,7 +71,9 @@ def generate_command(
     samples: Annotated[int, typer.Option("--samples", help="Samples of each problem.")] = 1,
     base_url: Annotated[
         str | None,
-        option("--base-url", "Address of the endpoint, such as http://localhost:8000/v1.  [OPENAI_BASE_URL, or OpenAI]"),
+        option(
+            "--base-url", "Address of the endpoint, such as http://localhost:8000/v1.  [OPENAI_BASE_URL, or OpenAI]"
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for answers/ and solutions/.")] = Path("generated"),
     author: Annotated[str | None, option("--author", "Author of the solutions.  [the model's name]")] = None,
@@ -118,9 +122,7 @@ def generate_command(
     )
     counts = totals(answers, prices)
     name = author or "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model).lstrip("._-")
-    placed = transcripts.place(
-        files, catalog, problem=None, author=name or "model", out=out / "solutions", force=False
-    )
+    placed = transcripts.place(files, catalog, problem=None, author=name or "model", out=out / "solutions", force=False)
     solutions = sum(item.path is not None for item in placed)
     if as_json:
         print_json({**asdict(counts), "solutions": [item.to_json() for item in placed]})

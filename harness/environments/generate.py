@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -116,26 +117,26 @@ def generate(
         raise ConfigError(f"{KEY} is not set; set it, or pass --base-url for an endpoint that needs no key")
     digests = {problem.id: hashlib.sha256(text.encode()).hexdigest() for problem, text in prompts}
     _continue(
-        folder, Sampling(
-            model=model, base_url=address, temperature=temperature, max_tokens=max_tokens, prompts=digests
-        )
+        folder, Sampling(model=model, base_url=address, temperature=temperature, max_tokens=max_tokens, prompts=digests)
     )
     wanted = [(problem, text, number) for number in range(samples) for problem, text in prompts]
-    missing = [item for item in wanted if not (folder / f"{file_of(item[0], item[2])}.txt").is_file()]
+    missing = [item for item in wanted if _kept(folder / f"{file_of(item[0], item[2])}.txt") is None]
     if missing:
         client = openai.OpenAI(api_key=key, base_url=address, max_retries=retries, timeout=timeout_s)
         options = {
-            name: value for name, value in (("temperature", temperature), ("max_tokens", max_tokens)) if value is not None
+            name: value
+            for name, value in (("temperature", temperature), ("max_tokens", max_tokens))
+            if value is not None
         }
 
         def ask(text: str) -> Any:
-            return client.chat.completions.create(
-                model=model, messages=[{"role": "user", "content": text}], **options
-            )
+            return client.chat.completions.create(model=model, messages=[{"role": "user", "content": text}], **options)
 
-        with client, ThreadPoolExecutor(parallel) as pool:
+        with client, ThreadPoolExecutor(parallel) as pool, ExitStack() as stack:
             futures = {pool.submit(ask, text): (problem, number) for problem, text, number in missing}
             failure: Exception | None = None
+            # Only a failure or Ctrl-C leaves requests that have not begun: they must not be sent, and paid, after it.
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
             for future in as_completed(futures):
                 if future.cancelled():
                     continue
@@ -168,7 +169,9 @@ def totals(folder: Path, price: tuple[float, float] | None = None) -> Totals:
     count = cut = 0
     tokens: list[tuple[int, int] | None] = []
     for path in sorted(folder.glob("level_*_sample_*.txt")):
-        body = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        body = _kept(path)
+        if body is None:
+            continue
         count += 1
         cut += body["choices"][0].get("finish_reason") == "length"
         usage = body.get("usage")
@@ -184,6 +187,14 @@ def totals(folder: Path, price: tuple[float, float] | None = None) -> Totals:
         completion_tokens=given if complete else None,
         cost=cost,
     )
+
+
+def _kept(path: Path) -> Any:
+    """Return the response of a sample that is whole: its text is there, and its response can be read. Else None."""
+    try:
+        return json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) if path.is_file() else None
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _keep(folder: Path, name: str, response: Any) -> None:
@@ -234,6 +245,10 @@ def _explained(openai: Any, error: Exception, name: str, address: str | None, ke
     where = address or "the endpoint"
     if isinstance(error, openai.APIConnectionError):
         return MachineError(f"{name}: {where} can't be reached ({said:.200}); {again}")
-    if isinstance(error, openai.APIStatusError) and error.status_code < 500 and error.status_code != 429:
+    if (
+        isinstance(error, openai.APIStatusError)
+        and error.status_code < 500
+        and error.status_code not in (408, 409, 429)
+    ):
         return ConfigError(f"{name}: {where} refuses the request ({said:.300})")
     return MachineError(f"{name}: {where} failed ({said:.300}); {again}")

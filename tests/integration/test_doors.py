@@ -82,8 +82,15 @@ def test_trl(harness, direct, tmp_path):
         reward_funcs=observed,
         train_dataset=Dataset.from_dict({"prompt": ["write a kernel"] * 4, "problem": ["level1/19"] * 4}),
         args=trl.GRPOConfig(
-            output_dir=str(tmp_path), max_steps=1, num_generations=2, per_device_train_batch_size=2,
-            max_completion_length=4, report_to=[], use_cpu=True, bf16=False, save_strategy="no",
+            output_dir=str(tmp_path),
+            max_steps=1,
+            num_generations=2,
+            per_device_train_batch_size=2,
+            max_completion_length=4,
+            report_to=[],
+            use_cpu=True,
+            bf16=False,
+            save_strategy="no",
         ),
     )
     trainer.train()
@@ -114,20 +121,19 @@ def test_verl(direct):
 
 def test_inspect(harness, direct, tmp_path):
     inspect_ai = pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: make doors")
-    from inspect_ai.model import ModelOutput, get_model
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
     from harness.environments.doors.inspect import EPISODE, kernel_task
 
     def evaluated(problems, outputs, **settings):
-        model = get_model(
-            "mockllm/model", custom_outputs=[ModelOutput.from_content("mockllm/model", text) for text in outputs]
-        )
+        given = [ModelOutput.from_content("mockllm/model", text) for text in outputs]
+        for output in given:
+            output.usage = ModelUsage()  # or it would fetch a tokenizer to count
+        model = get_model("mockllm/model", custom_outputs=given)
         task = kernel_task(harness, problems, **settings)
         for number, sample in enumerate(task.dataset):
             sample.id = number  # a problem may stand there several times
-        (log,) = inspect_ai.eval(
-            task, model=model, max_samples=1, log_dir=str(tmp_path), display="none"
-        )
+        (log,) = inspect_ai.eval(task, model=model, max_samples=1, log_dir=str(tmp_path), display="none")
         assert log.status == "success", log.error
         return sorted(log.samples, key=lambda sample: sample.id)
 

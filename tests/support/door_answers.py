@@ -39,7 +39,11 @@ def answers() -> list[tuple[str, str]]:
             "```python\nprint('no class')\n```",
             "```python\nclass ModelNew:\n    cut off",
             fenced("import no_such_package\n" + RELU.format("return torch.relu(x)")),
-            fenced("import torch\nclass ModelNew(torch.nn.Module):\n    def __init__(self, wanted):\n        super().__init__()\n"),
+            fenced(
+                RELU.format("return x").replace(
+                    "    def forward", "    def __init__(self, wanted):\n        pass\n\n    def forward"
+                )
+            ),
         )
     ]
     return found[:50]

@@ -10,4 +10,6 @@ def missing(extra: str) -> ModuleNotFoundError:
     Args:
         extra: The extra that installs it.
     """
-    return ModuleNotFoundError(f"this door needs a package that is not installed: pip install 'kernel-harness[{extra}]'")
+    return ModuleNotFoundError(
+        f"this door needs a package that is not installed: pip install 'kernel-harness[{extra}]'"
+    )

@@ -91,7 +91,5 @@ def kernel_task(
         CatalogError: There is no such problem.
     """
     environment = KernelEnvironment(harness, policy=policy, **settings)
-    samples = [
-        Sample(id=item, input=environment.fresh().reset(item), metadata={"problem": item}) for item in problems
-    ]
+    samples = [Sample(id=item, input=environment.fresh().reset(item), metadata={"problem": item}) for item in problems]
     return Task(dataset=MemoryDataset(samples), solver=kernel_solver(environment), scorer=kernel_scorer())
