@@ -14,12 +14,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from harness import Harness
+from harness import Harness, RewardPolicy
 from harness.environments import score_answers
 from tests.support.door_answers import answers
 from tests.support.paths import ROOT
 
 ANSWERS = answers()[: int(os.environ.get("DOOR_ANSWERS", "50"))]
+# Rewards without times, which differ from one evaluation to the next: then they must be equal.
+UNTIMED = {"speed_weight": 0.0}
+POLICY = RewardPolicy(**UNTIMED)
 PROBLEMS = str(ROOT / "problems")
 # The packages warn of their own future; here warnings are errors.
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.xdist_group("doors")]
@@ -34,9 +37,10 @@ def harness():
 @pytest.fixture(scope="module")
 def direct(harness):
     """Status and reward of each answer from the core, one by one through `Harness.submit`."""
-    steps = score_answers(harness, [problem for problem, _ in ANSWERS], [answer for _, answer in ANSWERS])
+    problems, texts = zip(*ANSWERS, strict=True)
+    steps = score_answers(harness, problems, texts, policy=POLICY)
     assert all(step.reward is not None for step in steps)
-    return [(step.status.value, round(step.reward, 3)) for step in steps]
+    return [(step.status.value, round(step.reward, 6)) for step in steps]
 
 
 def agree(found, direct):
@@ -45,10 +49,8 @@ def agree(found, direct):
         name = os.environ["PYTEST_CURRENT_TEST"].partition("::test_")[2].partition(" ")[0]
         with open(os.path.join(folder, f"{name}.json"), "w", encoding="utf-8") as stream:
             json.dump(found, stream)
-    # Times on a busy processor differ, so rewards of timed passes do: those agree in status and in being a pass.
-    for (status, value), (wanted, expected), (problem, _) in zip(found, direct, ANSWERS, strict=True):
-        assert status == wanted, problem
-        assert value == pytest.approx(expected, abs=0.15 if expected > 0.3 else 1e-6), (problem, status)
+    for (status, value), (wanted, expected), (problem, answer) in zip(found, direct, ANSWERS, strict=True):
+        assert (status, round(value, 6)) == (wanted, expected), (problem, answer)
 
 
 def test_trl(harness, direct, tmp_path):
@@ -59,7 +61,7 @@ def test_trl(harness, direct, tmp_path):
 
     from harness.environments.doors.rewards import trl_reward
 
-    score = trl_reward(harness)
+    score = trl_reward(harness, POLICY)
     found = score([answer for _, answer in ANSWERS], [problem for problem, _ in ANSWERS], trainer_state=None)
     agree([(status, value) for (status, _), value in zip(direct, found, strict=True)], direct)
     talk = [[{"role": "assistant", "content": answer}] for _, answer in ANSWERS[-2:]]
@@ -106,7 +108,7 @@ def test_verl(direct):
     settings = {
         "path": "pkg://harness.environments.doors.rewards",
         "name": "compute_score",
-        "reward_kwargs": {"device": "host", "problems": PROBLEMS},
+        "reward_kwargs": {"device": "host", "problems": PROBLEMS, "policy": UNTIMED},
     }
     score = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": settings}}))
     found = [
@@ -130,7 +132,7 @@ def test_inspect(harness, direct, tmp_path):
         for output in given:
             output.usage = ModelUsage()  # or it would fetch a tokenizer to count
         model = get_model("mockllm/model", custom_outputs=given)
-        task = kernel_task(harness, problems, **settings)
+        task = kernel_task(harness, problems, policy=POLICY, **settings)
         for number, sample in enumerate(task.dataset):
             sample.id = number  # a problem may stand there several times
         (log,) = inspect_ai.eval(task, model=model, max_samples=1, log_dir=str(tmp_path), display="none")
@@ -154,7 +156,7 @@ def test_openenv(harness, direct):
 
     from harness.environments.doors.openenv import kernel_app
 
-    server = uvicorn.Server(uvicorn.Config(kernel_app(harness, turns=2), port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(kernel_app(harness, turns=2, policy=POLICY), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -211,7 +213,9 @@ def test_verifiers(direct, monkeypatch):
         context = ModelContext(client=client, model="m", sampling=vf.SamplingConfig())
 
         async def played(problems, turns):
-            taskset = KernelTasksetConfig(problems=problems, folder=PROBLEMS, device="host", turns=turns)
+            taskset = KernelTasksetConfig(
+                problems=problems, folder=PROBLEMS, device="host", turns=turns, policy=UNTIMED
+            )
             config = KernelEnvConfig(taskset=taskset, player=vf.AgentConfig(harness={"id": "null"}))
             env = KernelEnv(config)
             async with env.serving():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.api import Harness, RewardPolicy
@@ -50,13 +50,14 @@ def compute_score(
     *,
     device: str = "auto",
     problems: str = "problems",
+    policy: Mapping[str, Any] | None = None,
     unjudged: float = 0.0,
     **_: object,
 ) -> dict[str, Any]:
     """Score one answer for verl.
 
     In verl's configuration: `custom_reward_function.path=pkg://harness.environments.doors.rewards`,
-    `custom_reward_function.name=compute_score`, and `reward_kwargs` for the last three arguments.
+    `custom_reward_function.name=compute_score`, and `reward_kwargs` for the last four arguments.
 
     Args:
         data_source: Not used.
@@ -65,6 +66,7 @@ def compute_score(
         extra_info: Not used.
         device: As for `Harness`; each process makes one on its first call.
         problems: As for `Harness`.
+        policy: Attributes of `RewardPolicy` that differ from its defaults.
         unjudged: Score if there is no verdict on the answer, at most the reward of a solution that was not built.
 
     Returns:
@@ -73,9 +75,10 @@ def compute_score(
     Raises:
         ValueError: `unjudged` is above the reward of a solution that was not built.
     """
-    if unjudged > DEFAULT_POLICY.not_built:
-        raise ValueError(f"unjudged must be at most {DEFAULT_POLICY.not_built}, or provoking errors would pay")
-    (step,) = score_answers(_harness(device, problems), [ground_truth], [solution_str])
+    shaping = RewardPolicy(**(policy or {}))
+    if unjudged > shaping.not_built:
+        raise ValueError(f"unjudged must be at most {shaping.not_built}, or provoking errors would pay")
+    (step,) = score_answers(_harness(device, problems), [ground_truth], [solution_str], policy=shaping)
     judged = step.reward is not None
     return {"score": step.reward if judged else unjudged, "status": step.status.value, "judged": int(judged)}
 

@@ -18,13 +18,14 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from harness.api import Harness
+from harness.api import Harness, RewardPolicy
 from harness.catalog import load_problems
 from harness.environments.doors import missing
 from harness.environments.environment import KernelEnvironment
 
 try:
     import verifiers.v1 as vf
+    from pydantic import Field
 except ImportError as error:
     raise missing("verifiers") from error
 
@@ -42,9 +43,10 @@ class KernelTask(vf.Task[KernelData]):
 
 
 class KernelTasksetConfig(vf.TasksetConfig):
-    """Which problems, and where they are evaluated: as the arguments of `Harness` and `KernelEnvironment`."""
+    """Which problems, where they are evaluated, and attributes of `RewardPolicy` that differ from its defaults."""
 
-    problems: list[str] = []
+    problems: list[str] = Field(default_factory=list)
+    policy: dict[str, Any] = Field(default_factory=dict)
     folder: str = "problems"
     device: str = "auto"
     turns: int = 1
@@ -83,7 +85,8 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
 
     async def run(self, task: Any, agents: Any) -> None:
         """Play one episode and record its reward."""
-        episode = KernelEnvironment(self._harness, turns=self.taskset.config.turns)
+        config = self.taskset.config
+        episode = KernelEnvironment(self._harness, turns=config.turns, policy=RewardPolicy(**config.policy))
         text = await asyncio.to_thread(episode.reset, task.data.problem)
         async with agents.player.interaction(task) as interaction:
             while not episode.done:
