@@ -24,8 +24,8 @@ from tests.support.rooms import arrows, root_entries
 PACKAGE = ROOT / "harness"
 PRINTS = "harness.cli"
 UNTRUSTED = "harness.untrusted."
-MAX_ARROWS = 60
-MAX_ROOMS = 15
+MAX_ARROWS = 63
+MAX_ROOMS = 16
 
 
 def modules() -> dict[str, Path]:

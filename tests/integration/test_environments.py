@@ -9,6 +9,7 @@ import pytest
 from harness import Harness, reward
 from harness.catalog import CatalogError, load_problems
 from harness.catalog.extract import extract
+from harness.cli import sampling
 from harness.core.config import ConfigError
 from harness.core.status import Status
 from harness.environments import KernelEnvironment, prompt, score_answers
@@ -68,6 +69,10 @@ def test_calls_that_make_no_sense_say_so(harness):
         KernelEnvironment(harness).reset("level1/999")
     with pytest.raises(ConfigError, match="zero_shot"):
         KernelEnvironment(harness, template="none").reset("level1/19")
+
+
+def test_the_command_offers_all_templates():
+    assert sampling.TEMPLATES == TEMPLATES
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
