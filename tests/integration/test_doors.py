@@ -198,12 +198,15 @@ class Endpoint(BaseHTTPRequestHandler):
         pass
 
 
-def test_verifiers(direct, monkeypatch):
+def test_verifiers(direct, monkeypatch, tmp_path):
     vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed: make doors")
     from verifiers.v1.clients import ModelContext
 
-    from harness.environments.doors.verifiers import KernelEnv, KernelEnvConfig, KernelTasksetConfig
+    from harness.environments.doors.verifiers import KernelEnv, KernelEnvConfig
 
+    door = "from harness.environments.doors.verifiers import"
+    (tmp_path / "kernels.py").write_text(f"{door} *\n{door} __all__\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("FAKE_KEY", "none")
     texts = [answer for _, answer in ANSWERS] + ["I can't.", answers()[25][1]]
     with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
@@ -213,11 +216,12 @@ def test_verifiers(direct, monkeypatch):
         context = ModelContext(client=client, model="m", sampling=vf.SamplingConfig())
 
         async def played(problems, turns):
-            taskset = KernelTasksetConfig(
-                problems=problems, folder=PROBLEMS, device="host", turns=turns, policy=UNTIMED
+            chosen = {"problems": problems, "folder": PROBLEMS, "device": "host", "turns": turns, "policy": UNTIMED}
+            config = KernelEnvConfig.model_validate(
+                {"taskset": {"id": "kernels", **chosen}, "player": {"harness": {"id": "null"}}}
             )
-            config = KernelEnvConfig(taskset=taskset, player=vf.AgentConfig(harness={"id": "null"}))
-            env = KernelEnv(config)
+            env = vf.load_environment(config)
+            assert isinstance(env, KernelEnv)
             async with env.serving():
                 return [await env.run_episode(task, context) for task in env.taskset]
 

@@ -1,8 +1,9 @@
 """Verifiers (v1): a taskset of problems and an environment with feedback turns.
 
-    vf.load_environment(KernelEnvConfig(taskset=KernelTasksetConfig(problems=["level1/19"], device="host")))
+    from harness.environments.doors.verifiers import *
+    from harness.environments.doors.verifiers import __all__
 
-With `--env.taskset.id harness.environments.doors.verifiers` its command line finds both classes.
+A module with these lines, `kernels.py` for example, is what verifiers takes as `--env.taskset.id kernels`.
 
 What a policy could exploit:
 
