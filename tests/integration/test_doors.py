@@ -218,7 +218,7 @@ def test_verifiers(direct, monkeypatch, tmp_path):
         async def played(problems, turns):
             chosen = {"problems": problems, "folder": PROBLEMS, "device": "host", "turns": turns, "policy": UNTIMED}
             config = KernelEnvConfig.model_validate(
-                {"taskset": {"id": "kernels", **chosen}, "player": {"harness": {"id": "null"}}}
+                {"taskset": {"id": "kernels", **chosen}, "player": {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}}}
             )
             env = vf.load_environment(config)
             assert isinstance(env, KernelEnv)

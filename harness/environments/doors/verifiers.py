@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from harness.api import Harness, RewardPolicy
@@ -58,7 +59,7 @@ class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
 
     def load(self) -> Iterator[Any]:
         """Yield the tasks."""
-        catalog = load_problems(self.config.folder)
+        catalog = load_problems(Path(self.config.folder))
         for name in self.config.problems or catalog:
             held = catalog.resolve(name)
             # No prompt: the environment plays the user and opens the conversation.
