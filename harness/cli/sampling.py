@@ -39,6 +39,7 @@ def prompt_command(
         ),
     ] = None,
     problems: ProblemsRoot = None,
+    as_json: Json = False,
 ) -> None:
     """Print the prompt that asks a model for a solution.
 
@@ -53,13 +54,17 @@ def prompt_command(
 
     held = load_problems(problems or Path("problems"), problem).resolve(problem)
     if feedback is None:
-        print_text(prompt(held, template=template, gpu=gpu))
-        return
-    try:
-        text = sys.stdin.read() if feedback == Path("-") else feedback.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--feedback {feedback}: not UTF-8 text") from error
-    print_text(feedback_prompt(text))
+        text = prompt(held, template=template, gpu=gpu)
+    else:
+        try:
+            said = sys.stdin.read() if feedback == Path("-") else feedback.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"--feedback {feedback}: not UTF-8 text") from error
+        text = feedback_prompt(said)
+    if as_json:
+        print_json({"problem": held.id, "prompt": text})
+    else:
+        print_text(text)
 
 
 def generate_command(

@@ -1,4 +1,4 @@
-"""Environments for training and evaluation: prompts in, answers scored, feedback out.
+"""Environments for training: prompts in, answers scored, feedback out.
 
 Trusted side. `KernelEnvironment` is the core; `harness.environments.doors` has the forms that other packages take.
 """

@@ -1,4 +1,4 @@
-"""One episode of a model on a problem: answers are extracted, evaluated, rewarded and commented.
+"""One episode of a model on a problem: evaluate answers, reward, comment.
 
 Trusted side. Answers are untrusted: they are parsed here and executed only in the harness's sandbox.
 """

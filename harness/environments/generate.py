@@ -1,4 +1,4 @@
-"""Ask a model behind an OpenAI-compatible endpoint for samples, and keep its raw answers.
+"""Ask a model behind an OpenAI-compatible endpoint for samples.
 
 Trusted side. A folder holds `settings.json`, and for each sample `level_1_problem_19_sample_0.json` (the response as it
 came, with its counts) and `.txt` (its text, which `harness extract` takes). The `.txt` is written last and atomically:
@@ -49,7 +49,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Counts over all samples of a folder; tokens are None if the endpoint does not count them."""
+    """Counts over all samples of a folder; None: the endpoint does not count."""
 
     samples: int
     cut_off: int
@@ -190,7 +190,7 @@ def totals(folder: Path, price: tuple[float, float] | None = None) -> Totals:
 
 
 def _kept(path: Path) -> Any:
-    """Return the response of a sample that is whole: its text is there, and its response can be read. Else None."""
+    """Return the response of a sample if text and response are whole."""
     try:
         return json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) if path.is_file() else None
     except (FileNotFoundError, ValueError):
@@ -198,7 +198,7 @@ def _kept(path: Path) -> Any:
 
 
 def _keep(folder: Path, name: str, response: Any) -> None:
-    """Write a response; called in one thread, because drafts are named after the process."""
+    """Write a response, in one thread: drafts are named after the process."""
     if not getattr(response, "choices", None):
         raise ValueError("the response has no choices")
     text = response.choices[0].message.content or ""
@@ -207,7 +207,7 @@ def _keep(folder: Path, name: str, response: Any) -> None:
 
 
 def _continue(folder: Path, sampling: Sampling) -> None:
-    """Write the settings, or check that the folder was made with the same ones; problems may be added."""
+    """Write the settings, or check that the folder has the same ones."""
     path = folder / "settings.json"
     mine = asdict(sampling)
     if path.exists():
@@ -228,7 +228,7 @@ def _continue(folder: Path, sampling: Sampling) -> None:
 
 
 def _check_address(address: str | None) -> None:
-    """Refuse an address that is none, or that holds a secret: it is written to settings.json."""
+    """Refuse an address that is none or holds a secret: it is written down."""
     if address is None:
         return
     parts = urlsplit(address)

@@ -1,4 +1,4 @@
-"""Prompts that ask a model for a solution, from the Jinja templates in `templates/`.
+"""Prompts that ask a model for a solution, from Jinja templates.
 
 Trusted side. A prompt shows what the problem's author published: the source and the precision class.
 """

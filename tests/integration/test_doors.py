@@ -182,14 +182,17 @@ class Endpoint(BaseHTTPRequestHandler):
     """A model behind the protocol of chat completions: gives the texts of `server.texts`, in order."""
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         message = {"role": "assistant", "content": self.server.texts.pop(0)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
-        data = json.dumps(body).encode()
+        data, kind = json.dumps(body).encode(), "application/json"
+        if request.get("stream"):
+            body |= {"object": "chat.completion.chunk", "choices": [choice | {"delta": choice.pop("message")}]}
+            data, kind = f"data: {json.dumps(body)}\n\ndata: [DONE]\n\n".encode(), "text/event-stream"
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -218,7 +221,10 @@ def test_verifiers(direct, monkeypatch, tmp_path):
         async def played(problems, turns):
             chosen = {"problems": problems, "folder": PROBLEMS, "device": "host", "turns": turns, "policy": UNTIMED}
             config = KernelEnvConfig.model_validate(
-                {"taskset": {"id": "kernels", **chosen}, "player": {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}}}
+                {
+                    "taskset": {"id": "kernels", **chosen},
+                    "player": {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}},
+                }
             )
             env = vf.load_environment(config)
             assert isinstance(env, KernelEnv)

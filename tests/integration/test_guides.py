@@ -258,7 +258,7 @@ NOT_RUN = {
     "harness show last 19_relu --feedback | harness prompt level1/19 --feedback -": (
         "a pipe; tests/integration/test_generate.py calls it"
     ),
-    "pip install 'kernel-harness[generate]'": "installs a package",
+    "pip install kernel-harness[generate]": "installs a package",
     "make docs": "needs the extra `docs`; .ci/run runs it",
     "harness eval solutions/examples": "the same as `make eval`",
     "harness eval --last-failed": "needs a run with failures; tests/unit/cli/test_cli.py has one",

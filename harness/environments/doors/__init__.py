@@ -1,4 +1,4 @@
-"""Doors: the environment in the forms that other packages take, one module a package.
+"""Doors: the environment in the forms that other packages take.
 
 Each module imports its package; the package is an extra of this one. Nothing else imports a door.
 """

@@ -1,4 +1,4 @@
-"""Inspect (`inspect-ai`): a task over problems, a solver with feedback turns, and a scorer.
+"""Inspect (`inspect-ai`): a task, a solver with feedback turns, a scorer.
 
     inspect_ai.eval(kernel_task(harness, ["level1/19"], turns=3), model="openai/some-model")
 
@@ -64,7 +64,7 @@ def kernel_solver(environment: KernelEnvironment) -> Any:
 
 @scorer(metrics=[mean(), stderr()])
 def kernel_scorer() -> Any:
-    """Score a sample by the total of its episode, which `kernel_solver` left in its metadata."""
+    """Score a sample by the total that `kernel_solver` left in its metadata."""
 
     async def score(state: Any, target: Any) -> Any:
         outcome = state.metadata[EPISODE]

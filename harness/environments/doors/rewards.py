@@ -1,4 +1,4 @@
-"""Reward functions that TRL's `GRPOTrainer` and verl's `custom_reward_function` take.
+"""Reward functions for TRL's `GRPOTrainer` and verl.
 
 Neither package is imported. What a policy could exploit:
 

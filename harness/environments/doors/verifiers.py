@@ -45,7 +45,7 @@ class KernelTask(vf.Task[KernelData]):
 
 
 class KernelTasksetConfig(vf.TasksetConfig):
-    """Which problems, where they are evaluated, and attributes of `RewardPolicy` that differ from its defaults."""
+    """Problems, device, and what differs from the defaults of `RewardPolicy`."""
 
     problems: list[str] = Field(default_factory=list)
     policy: dict[str, Any] = Field(default_factory=dict)
@@ -73,7 +73,7 @@ class KernelEnvConfig(vf.EnvConfig):
 
 
 class KernelEnv(vf.Env[KernelEnvConfig]):
-    """The environment: answers are scored here, beside the trainer, never in the agent's runtime."""
+    """The environment: scores answers here, never in the agent's runtime."""
 
     async def start(self) -> None:
         """Make the harness."""
