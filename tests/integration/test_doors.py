@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 
 import pytest
 
@@ -26,6 +27,11 @@ POLICY = RewardPolicy(**UNTIMED)
 PROBLEMS = str(ROOT / "problems")
 # The packages warn of their own future; here warnings are errors.
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.xdist_group("doors")]
+
+
+def needs(package):
+    """Skip before the fixtures evaluate anything."""
+    return pytest.mark.skipif(find_spec(package) is None, reason=f"{package} is not installed: make doors")
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +59,9 @@ def agree(found, direct):
         assert (status, round(value, 6)) == (wanted, expected), (problem, answer)
 
 
+@needs("trl")
 def test_trl(harness, direct, tmp_path):
-    trl = pytest.importorskip("trl", reason="trl is not installed: make doors")
+    import trl
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -100,8 +107,8 @@ def test_trl(harness, direct, tmp_path):
     assert all(problem == "level1/19" for call in calls for problem in call)
 
 
+@needs("verl")
 def test_verl(direct):
-    pytest.importorskip("verl", reason="verl is not installed: make doors")
     from omegaconf import OmegaConf
     from verl.trainer.ppo.reward import get_custom_reward_fn
 
@@ -121,8 +128,9 @@ def test_verl(direct):
         score(data_source="", solution_str="", ground_truth="level1/19", extra_info={}, unjudged=0.5)
 
 
+@needs("inspect_ai")
 def test_inspect(harness, direct, tmp_path):
-    inspect_ai = pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: make doors")
+    import inspect_ai
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
     from harness.environments.doors.inspect import EPISODE, kernel_task
@@ -149,8 +157,8 @@ def test_inspect(harness, direct, tmp_path):
     assert len([message for message in sample.messages if message.role == "user"]) == 2
 
 
+@needs("openenv")
 def test_openenv(harness, direct):
-    pytest.importorskip("openenv", reason="openenv is not installed: make doors")
     import uvicorn
     from openenv import GenericEnvClient
 
@@ -201,8 +209,9 @@ class Endpoint(BaseHTTPRequestHandler):
         pass
 
 
+@needs("verifiers")
 def test_verifiers(direct, monkeypatch, tmp_path):
-    vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed: make doors")
+    import verifiers.v1 as vf
     from verifiers.v1.clients import ModelContext
 
     from harness.environments.doors.verifiers import KernelEnv, KernelEnvConfig
