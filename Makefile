@@ -4,6 +4,7 @@
 # make test-all      ruff, mypy, import contracts, and all tests (SHARD=1/4: a quarter of the files)
 # make docs    the guides as a site with search and an API reference, in build/site; a warning is an error
 # make mutants MODULE=harness/referee/timing/claims.py   small changes that the module's tests do not notice
+# make doors   contract tests of the doors to trainers, each with its package in an environment of its own (build/doors)
 # make warmup  what the first evaluation would otherwise wait for (done once, cached)
 # make clean   remove .venv and caches
 #
@@ -36,7 +37,7 @@ endif
 
 PYTEST = $(RUN) -m pytest -q $$($(RUN) -c "import xdist" 2>/dev/null && echo "-n $(WORKERS) --dist loadgroup")
 
-.PHONY: eval test test-all test-changed docs mutants checks warmup clean install
+.PHONY: eval test test-all test-changed docs doors mutants checks warmup clean install
 .DEFAULT_GOAL := eval
 
 install: $(INSTALLED)
@@ -72,6 +73,9 @@ docs: $(INSTALLED)
 mutants: $(INSTALLED)
 	@$(RUN) -c "import cosmic_ray" 2>/dev/null || $(RUN) -m pip install -q -c constraints.txt -e '.[mutants]'
 	$(RUN) -m tests.support.mutants $(MODULE)
+
+doors: $(INSTALLED)
+	@$(RUN) -m tests.support.doors $(DOOR)
 
 test-all: checks
 	@$(PYTEST) $(if $(SHARD),--shard $(SHARD))

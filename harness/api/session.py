@@ -259,7 +259,7 @@ class Harness:
         """
         if os.getpid() != self._process:  # a fork has no threads of this runner, and a lock may stay locked forever
             raise HarnessClosed("a forked process can't use this Harness; make one in each process, after the fork")
-        held = self._problem(problem)
+        held = self.problem(problem)
         sizes = self._workload(held, workload)
         job = PlannedSolution(
             solution=given_solution(held, source, author=author, name=name, sample=sample),
@@ -320,6 +320,37 @@ class Harness:
         """
         for done in asyncio.as_completed([asyncio.wrap_future(future) for future in futures]):
             yield await done
+
+    def problem(self, wanted: str | Path | Problem) -> Problem:
+        """Find a problem.
+
+        Args:
+            wanted: As `problem` of `submit`.
+
+        Returns:
+            The problem.
+
+        Raises:
+            CatalogError: The problem does not exist or is invalid.
+        """
+        if isinstance(wanted, Problem):
+            return wanted
+        if (given := given_problem(wanted)) is not None:
+            return given
+        with self._lock:
+            try:
+                if self._catalog is None:
+                    self._catalog = load_problems(self._config.problems)
+                return self._catalog.resolve(str(wanted))
+            except UnreadableProblem:
+                raise
+            except CatalogError as error:
+                # For the name of a file, report the missing file, whether or not the folder of problems exists.
+                named = str(wanted).endswith(".py")
+                found = [f"there is no problem {str(wanted)!r:.100}: no such file"] if named else error.findings
+                known = f"an id in the folder {self._config.problems} (`problems`)"
+                what = f"pass {known}, the path of a .py file, or a source text of more than one line"
+                raise CatalogError([*found, what]) from error
 
     def close(self) -> None:
         """End all processes. May be called again.
@@ -392,26 +423,6 @@ class Harness:
         The runner's reference to this method keeps the object alive until the future is settled.
         """
         _tell(self._on_event, event)
-
-    def _problem(self, wanted: str | Path | Problem) -> Problem:
-        if isinstance(wanted, Problem):
-            return wanted
-        if (given := given_problem(wanted)) is not None:
-            return given
-        with self._lock:
-            try:
-                if self._catalog is None:
-                    self._catalog = load_problems(self._config.problems)
-                return self._catalog.resolve(str(wanted))
-            except UnreadableProblem:
-                raise
-            except CatalogError as error:
-                # For the name of a file, report the missing file, whether or not the folder of problems exists.
-                named = str(wanted).endswith(".py")
-                found = [f"there is no problem {str(wanted)!r:.100}: no such file"] if named else error.findings
-                known = f"an id in the folder {self._config.problems} (`problems`)"
-                what = f"pass {known}, the path of a .py file, or a source text of more than one line"
-                raise CatalogError([*found, what]) from error
 
     def _workload(self, problem: Problem, wanted: str | Workload | None) -> Workload:
         if isinstance(wanted, Workload):

@@ -36,6 +36,8 @@ COMMANDS: Mapping[str, Lazy] = {
     "eval": Lazy("evaluate", "eval_command", "Evaluate solutions: build, check correctness, time, record."),
     "serve": Lazy("serve", "serve_command", "Keep worker processes ready, so that later runs start faster."),
     "mcp": Lazy("mcp", "mcp_command", "Offer the harness as tools for agents (MCP)."),
+    "prompt": Lazy("sampling", "prompt_command", "Print the prompt that asks a model for a solution."),
+    "generate": Lazy("sampling", "generate_command", "Ask a model for solutions through an endpoint."),
     "extract": Lazy("files", "extract_command", "Extract solutions from raw model responses."),
     "screen": Lazy("screen", "screen_command", "List suspicious constructs in the source of solutions."),
     "show": Lazy("results", "show_command", "Show a run or one solution; write feedback for its author."),

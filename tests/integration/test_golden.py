@@ -28,7 +28,7 @@ RUN = "results/h200-examples"
 LATER = "results/h200-examples-later"
 HELP = """
 eval serve mcp extract screen show leaderboard profile compare report plot verify replay merge ci baseline doctor
-warmup timeline problems new
+warmup timeline problems new prompt generate
 """
 COMMANDS: Mapping[str, str] = {
     "leaderboard": f"leaderboard {RUN}",

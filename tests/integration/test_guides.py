@@ -113,6 +113,7 @@ RUNS: dict[str, As] = {
         said="1 solution, 1 passed",
         served=True,
     ),
+    "harness prompt level1/19 --template one_example --gpu H200": As(said="4.80 TB/s"),
     "harness extract response.txt --problem level1/16 --author some-model --out solutions": As(said="some-model"),
     "harness show results/<run> [solution]": As(
         lines=(f"harness show {EXAMPLE}", f"harness show {EXAMPLE} 17_bfloat16"), said="low_precision"
@@ -277,6 +278,15 @@ NOT_RUN = {
     "make test": "these very tests",
     "pytest --harness": "tests/integration/test_pytest_plugin.py runs it",
     "pytest --harness --harness-device cuda": "the same, with `-m gpu`",
+    "make doors": "installs packages; tests/integration/test_doors.py has the contracts",
+    "harness generate level1/19 --model some-model --samples 4 --base-url http://localhost:8000/v1": (
+        "needs a model; tests/integration/test_generate.py has a server that speaks the protocol"
+    ),
+    "harness eval generated/solutions": "needs these samples",
+    "harness show last 19_relu --feedback | harness prompt level1/19 --feedback -": (
+        "a pipe; tests/integration/test_generate.py calls it"
+    ),
+    "pip install kernel-harness[generate]": "installs a package",
     "make docs": "needs the extra `docs`; .ci/run runs it",
     "harness eval solutions/examples": "the same as `make eval`",
     "harness eval --last-failed": "needs a run with failures; tests/unit/cli/test_cli.py has one",
@@ -314,6 +324,7 @@ CODE = {
     ("writing_a_problem.md", "yaml"): 1,
     ("writing_a_solution.md", "python"): 1,
     # test_the_python_guides_code_runs, test_what_the_guides_say_in_yaml_is_read
+    ("environments.md", "python"): 1,  # test_environments.py runs it
     ("python.md", "python"): 2,
     ("results.md", "python"): 1,
     ("results.md", "yaml"): 1,
