@@ -177,6 +177,56 @@ def graph_of_a_lost_input() -> None:
     graph.replay()
 
 
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return 2 * ctx.saved_tensors[0] * grad
+
+
+def learns_alike(model: torch.nn.Module, shape: tuple[int, ...], *, whole: int = 0) -> bool:
+    """Whether gradients of a model and of its inputs are those of the CPU, within rounding."""
+    model = model.double()
+    x = torch.randint(whole, shape) if whole else torch.randn(shape, dtype=torch.float64)
+    found = []
+    for device in ("cpu", "cuda"):
+        here = copy.deepcopy(model).to(device)
+        given = x.to(device, copy=True).requires_grad_(not whole)
+        out = here(given)
+        out = out[0] if isinstance(out, tuple) else out
+        out.square().sum().backward()
+        asked = [*here.parameters(), *([] if whole else [given])]
+        found.append([item.grad for item in asked])
+        if not all(item.grad is not None and item.grad.device.type == device for item in asked):
+            return False
+    return len(found[0]) > 0 and all(torch.allclose(a, b.cpu()) for a, b in zip(*found, strict=True))
+
+
+def graph_of_a_step() -> bool:
+    """Whether a captured forward, backward and update follow other inputs, as a loop without a graph."""
+    layer, other = torch.nn.Linear(3, 2, device="cuda"), torch.nn.Linear(3, 2, device="cuda")
+    other.load_state_dict(layer.state_dict())
+    x = torch.zeros(4, 3, device="cuda")
+
+    def step(model: torch.nn.Linear, inputs: torch.Tensor) -> None:
+        weights = list(model.parameters())
+        grads = torch.autograd.grad(model(inputs).square().sum(), weights)
+        with torch.no_grad():
+            for weight, grad in zip(weights, grads, strict=True):
+                weight -= 0.1 * grad
+
+    graph = captured(lambda: step(layer, x))
+    for _ in range(3):
+        x.copy_(torch.rand(4, 3))
+        graph.replay()
+        step(other, x)
+    return torch.allclose(layer.weight, other.weight) and torch.allclose(layer.bias, other.bias)
+
+
 def raises(call: Callable[[], object], text: str) -> bool:
     try:
         call()

@@ -19,6 +19,7 @@
 #include "device.h"
 #include "graph.h"
 #include "hostcuda/interface.h"
+#include "hostcuda/torch_stream.h"
 
 namespace hostcuda::bridge {
 
@@ -235,12 +236,29 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input
     at::Tensor cy = parts[1].sigmoid() * cx + parts[0].sigmoid() * parts[2].tanh();
     return {parts[3].sigmoid() * cy.tanh(), cy, gates};
 }
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(Biased grad_hy, Biased grad_cy, const at::Tensor& cx, const at::Tensor& cy, const at::Tensor& gates, bool has_bias) {
+    const auto parts = gates.chunk(4, 1);
+    const at::Tensor in = parts[0].sigmoid(), forget = parts[1].sigmoid(), cell = parts[2].tanh(), out = parts[3].sigmoid(), state = cy.tanh();
+    const at::Tensor hy = grad_hy.has_value() && grad_hy->defined() ? *grad_hy : at::zeros_like(cx);
+    at::Tensor c = hy * out * (1 - state * state);
+    if (grad_cy.has_value() && grad_cy->defined()) c = c + *grad_cy;
+    at::Tensor grads = at::cat({c * cell * in * (1 - in), c * cx * forget * (1 - forget), c * in * (1 - cell * cell), hy * state * out * (1 - out)}, 1);
+    return {grads, c * forget, has_bias ? grads.sum(0) : at::Tensor()};
+}
 std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::Tensor& hidden, const at::Tensor& hx, Biased input_bias, Biased hidden_bias) {
     const auto in = biased(input, input_bias).chunk(3, 1);
     const auto hid = biased(hidden, hidden_bias).chunk(3, 1);
     const at::Tensor reset = (in[0] + hid[0]).sigmoid(), update = (in[1] + hid[1]).sigmoid();
     const at::Tensor fresh = (in[2] + reset * hid[2]).tanh();
-    return {(hx - fresh) * update + fresh, input};
+    return {(hx - fresh) * update + fresh, at::cat({reset, update, fresh, hx, hid[2]}, 1)};
+}
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
+    const auto parts = workspace.chunk(5, 1);
+    const at::Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hx = parts[3], &hidden = parts[4];
+    const at::Tensor grad_fresh = grad_hy * (1 - update) * (1 - fresh * fresh);
+    const at::Tensor grad_reset = grad_fresh * hidden * reset * (1 - reset), grad_update = grad_hy * (hx - fresh) * update * (1 - update);
+    const at::Tensor in = at::cat({grad_reset, grad_update, grad_fresh}, 1), hid = at::cat({grad_reset, grad_update, grad_fresh * reset}, 1);
+    return {in, hid, grad_hy * update, has_bias ? in.sum(0) : at::Tensor(), has_bias ? hid.sum(0) : at::Tensor()};
 }
 
 // Products whose result is wider than their factors: they are summed in the wider type.
@@ -257,17 +275,20 @@ void do_nothing(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* 
     torch::jit::drop(*stack, op.schema().arguments().size());
 }
 
+c10::Stream stream_of(cudaStream_t handle) { return c10::Stream(c10::Stream::UNSAFE, the_device, reinterpret_cast<c10::StreamId>(handle)); }
+
+// Autograd's threads take over the stream of the forward pass by it.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
     DeviceType type() const override { return DeviceType::CUDA; }
     Device exchangeDevice(Device) const override { return the_device; }
     Device getDevice() const override { return the_device; }
     void setDevice(Device) const override {}
     void uncheckedSetDevice(Device) const noexcept override {}
-    c10::Stream getStream(Device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    c10::Stream getStream(Device) const noexcept override { return stream_of(torch_stream()); }
     c10::Stream getDefaultStream(Device) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     virtual c10::Stream getNewStream(Device, int) const { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     c10::Stream getStreamFromGlobalPool(Device, bool) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
-    c10::Stream exchangeStream(c10::Stream) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    c10::Stream exchangeStream(c10::Stream s) const noexcept override { return stream_of(std::exchange(torch_stream(), reinterpret_cast<cudaStream_t>(s.id()))); }
     c10::DeviceIndex deviceCount() const noexcept override { return 1; }
     bool queryStream(const c10::Stream&) const override { return true; }
     void synchronizeStream(const c10::Stream&) const override {}
@@ -407,7 +428,10 @@ void activate() {
     aten->impl("_pin_memory", refuse_pinning);
     aten->impl("_thnn_fused_lstm_cell", lstm_cell);
     aten->impl("_thnn_fused_gru_cell", gru_cell);
-    std::unordered_set<std::string> own = {"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::is_pinned", "aten::_pin_memory"};
+    aten->impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
+    aten->impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
+    std::unordered_set<std::string> own = {"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_lstm_cell_backward_impl",
+                                           "aten::_thnn_fused_gru_cell_backward", "aten::is_pinned", "aten::_pin_memory"};
     // Torch's own is for any device, and calls the operator that a trace records: with aliases for arguments that would be one of constants.
     own.insert("aten::convolution");
     const auto wide = [&](const char* name, auto* function) {

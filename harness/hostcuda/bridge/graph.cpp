@@ -58,7 +58,12 @@ std::map<std::int64_t, Graph>& under_way() {  // by stream
     static auto* map = new std::map<std::int64_t, Graph>();
     return *map;
 }
-thread_local std::shared_ptr<Pool> current_pool;
+// The pool of the capture that this thread's work belongs to; of those under way there is nearly always one.
+Pool* current_pool() {
+    if (captures.load() == 0 || !is_capturing(torch_stream()) || under_way().empty()) return nullptr;
+    const auto own = under_way().find(reinterpret_cast<std::int64_t>(torch_stream()));
+    return (own == under_way().end() ? under_way().begin() : own)->second.pool.get();
+}
 thread_local int running = 0;  // operators that are captured: what they free themselves is free
 
 void check(cudaError_t error) {
@@ -248,11 +253,13 @@ void finish_capture(const std::shared_ptr<CapturedOperator>& captured_operator, 
 }
 
 bool pool_takes(void* memory, std::size_t bytes) {
-    if (current_pool == nullptr || memory == nullptr) return false;
-    std::memset(memory, 0, bytes);
+    if (captures.load() == 0 || memory == nullptr) return false;
     std::lock_guard<std::recursive_mutex> lock(mutex);
-    current_pool->bytes[memory] = bytes;
-    pool_of()[memory] = current_pool.get();
+    Pool* pool = current_pool();
+    if (pool == nullptr) return false;
+    std::memset(memory, 0, bytes);
+    pool->bytes[memory] = bytes;
+    pool_of()[memory] = pool;
     return true;
 }
 
@@ -260,7 +267,7 @@ bool pool_keeps(void* memory) {
     std::lock_guard<std::recursive_mutex> lock(mutex);
     const auto found = pool_of().find(memory);
     if (found == pool_of().end()) return false;
-    if (running > 0 && current_pool.get() == found->second) {
+    if (running > 0 && current_pool() == found->second) {
         found->second->bytes.erase(memory);
         pool_of().erase(found);
         return false;
@@ -279,14 +286,13 @@ void graph_begin(std::int64_t stream, std::int64_t mode, std::int64_t pool) {
     std::lock_guard<std::recursive_mutex> lock(mutex);
     std::shared_ptr<Pool> shared = pools()[pool].lock();
     if (shared == nullptr) pools()[pool] = shared = std::make_shared<Pool>();
-    under_way()[stream].pool = current_pool = shared;
+    under_way()[stream].pool = shared;
 }
 
 std::int64_t graph_end(std::int64_t stream) {
     static std::int64_t number = 0;
     cudaGraph_t graph = nullptr;
     const cudaError_t error = cudaStreamEndCapture(handle(stream), &graph);
-    current_pool = nullptr;
     std::lock_guard<std::recursive_mutex> lock(mutex);
     Graph made = under_way()[stream];
     under_way().erase(stream);

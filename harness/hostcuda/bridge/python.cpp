@@ -66,7 +66,10 @@ void raise_current_exception() {
 
 namespace {
 
-void activate() { hostcuda::bridge::activate(); }
+void activate() {
+    hostcuda::bridge::activate();
+    hostcuda::bridge::add_hooks();
+}
 at::Tensor as_device(const at::Tensor& t) { return hostcuda::bridge::as_device(t); }
 at::Tensor as_host(const at::Tensor& t) { return hostcuda::bridge::as_host(t); }
 using hostcuda::bridge::graph_begin;

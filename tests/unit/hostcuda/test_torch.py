@@ -110,6 +110,18 @@ HOLDS = [
     "graph_of_two_streams() and graphs_share_a_pool()",
     "graph_answers_nothing_before_a_replay()",
     "graph_draws_again()",
+    "learns_alike(torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.GELU()), (2, 2, 5, 5))",
+    "learns_alike(torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.LayerNorm(6), torch.nn.Softmax(-1)), (3, 4))",
+    "learns_alike(torch.nn.LSTM(3, 4, bidirectional=True), (5, 2, 3))",
+    "learns_alike(torch.nn.LSTM(3, 4, bias=False), (5, 2, 3))",
+    "learns_alike(torch.nn.GRU(3, 4, num_layers=2), (5, 2, 3))",
+    "learns_alike(torch.nn.GRU(3, 4, bias=False), (5, 2, 3))",
+    "learns_alike(torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 4, 8))",
+    "learns_alike(torch.nn.Sequential(torch.nn.Embedding(7, 3), torch.nn.MaxPool1d(2)), (2, 6), whole=7)",
+    "torch.autograd.gradcheck(Squared.apply, torch.rand(3, dtype=torch.float64, device='cuda', requires_grad=True))",
+    "torch.func.grad(lambda x: (x**3).sum())(torch.ones(2, device='cuda')).tolist() == [3, 3]",
+    "torch.func.hessian(lambda x: (x**3).sum())(torch.ones(2, device='cuda')).tolist() == [[6, 0], [0, 6]]",
+    "graph_of_a_step()",
     "not torch.cuda.make_graphed_callables(torch.relu, (torch.ones(2).cuda(),))(torch.zeros(2).cuda()).any().item()",
     "raises(lambda: captured(lambda: torch.ones(2, device='cuda').sum().item()), 'error during capture')",
     "raises(lambda: captured(lambda: torch.ones(2).cuda()), 'error during capture')",
@@ -122,9 +134,6 @@ HOLDS = [
 STALE = "graph_of_a_lost_input()"
 
 REFUSED = {
-    "torch.cuda.make_graphed_callables(torch.nn.Linear(2, 2).cuda(), (torch.ones(2, 2, device='cuda'),))": "backward",
-    "torch.ones(2, device='cuda', requires_grad=True).sum().backward()": "backward",
-    "torch.func.grad(lambda x: x.sum())(torch.ones(2, device='cuda'))": "backward",
     "torch.from_dlpack(torch.ones(2, device='cuda').__dlpack__())": "DLPack",
     "torch.ones(2, 2, device='cuda').to_sparse()": "sparse",
     "torch.quantize_per_tensor(torch.ones(2, device='cuda'), 0.1, 0, torch.qint8)": "quantised",

@@ -30,7 +30,6 @@ _NAMES = {
 }
 """Functions that are refused whatever their arguments are."""
 
-_BACKWARD = "backward passes of tensors on the device (backward, torch.autograd.grad)"
 _DLPACK = "device memory by DLPack (torch.from_dlpack)"
 _SPARSE = "sparse tensors on the device"
 _QUANTISED = "quantised tensors on the device"
@@ -67,7 +66,6 @@ def refuse_absent(note: Callable[[str], None]) -> None:
                 if (plain := getattr(getattr(owner, name), "__wrapped__", None)) is not None:
                     refusing.__wrapped__ = plain  # type: ignore[attr-defined]  # torch._dynamo looks behind some
                 setattr(owner, name, refusing)
-    _refuse_backward(note)
     _refuse_dlpack(note)
     _refuse_other_tensors(note)
     torch.cuda.cudart = lambda: _Runtime(note)
@@ -100,27 +98,6 @@ def _refusing(construct: str, note: Callable[[str], None]) -> Callable[..., NoRe
         refuse(construct, note)
 
     return refusing
-
-
-def _refuse_backward(note: Callable[[str], None]) -> None:
-    """Refuse backward passes: the engine asks for a driver's streams."""
-
-    def patched(owner: Any, name: str) -> None:
-        plain = getattr(owner, name)
-
-        def backward(*given: Any, **options: Any) -> Any:
-            tensors: Any = given[0] if given else options.get("outputs", options.get("tensors"))
-            several = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-            if any(isinstance(item, torch.Tensor) and item.is_cuda for item in several):
-                refuse(_BACKWARD, note)
-            # An iterator is spent now.
-            named = {key: several if value is tensors else value for key, value in options.items()}
-            return plain(*([several] if given else []), *given[1:], **named)
-
-        setattr(owner, name, functools.wraps(plain)(backward))
-
-    patched(torch.autograd, "backward")
-    patched(torch.autograd, "grad")
 
 
 def _refuse_dlpack(note: Callable[[str], None]) -> None:
