@@ -777,7 +777,9 @@ def test_the_guide_to_data_reads_the_records_of_runs(tmp_path: Path, monkeypatch
     for block in code_in("data.md", "python"):
         exec(compile(block, "data.md", "exec"), names)
     assert names["table"].num_rows == 25
-    fastest = {problem: speedup for problem, _, speedup in names["fastest"]}
+    fastest: dict[str, float] = {}
+    for problem, _, speedup in names["fastest"]:
+        fastest[problem] = max(speedup, fastest.get(problem, 0.0))
     assert dict(names["best"].iter_rows()) == fastest
     assert len(fastest) > 10
     assert all(median is None or median > 0 for _, median in names["median_s"])
@@ -841,4 +843,5 @@ def test_json_is_there_wherever_a_program_may_read_it(capsys: pytest.CaptureFixt
     for command in [(name,) for name in COMMANDS] + [(group, n) for group, (_, held) in GROUPS.items() for n in held]:
         assert main([*command, "--help"]) == 0
         shown = capsys.readouterr().out
-        assert "--json" in shown or command[0] == "new", command  # whose output is the path of a file
+        # The output of `new` is the path of a file, that of `export schema` is JSON.
+        assert "--json" in shown or command[0] == "new" or command == ("export", "schema"), command
