@@ -185,7 +185,8 @@ class Squared(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        return 2 * ctx.saved_tensors[0] * grad
+        (x,) = ctx.saved_tensors
+        return torch.mul(2 * x, grad)
 
 
 def learns_alike(model: torch.nn.Module, shape: tuple[int, ...], *, whole: int = 0) -> bool:
