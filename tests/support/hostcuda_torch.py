@@ -6,7 +6,7 @@ Prints one JSON object: for each expression what it gave or raised, and what was
 
 from __future__ import annotations
 
-import copy  # noqa: F401  (the expressions use it, and what follows it)
+import copy
 import io
 import json
 import pickle  # noqa: F401
