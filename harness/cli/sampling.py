@@ -90,7 +90,7 @@ def generate_command(
     retries: Annotated[int, typer.Option("--retries", help="Further tries of a request that fails.")] = 5,
     price: Annotated[
         str | None,
-        option("--price", "Price of a million tokens of prompts and of answers, such as 2.5,10.  [no cost is told]"),
+        option("--price", "Price of a million tokens of prompts and of answers, such as 2.5,10.  [no cost is shown]"),
     ] = None,
     problems: ProblemsRoot = None,
     as_json: Json = False,

@@ -175,11 +175,11 @@ class KernelEnvironment:
             The outcome. Its feedback is the model's next prompt, unless `done`.
 
         Raises:
-            RuntimeError: The episode has not begun or has ended: call `reset`.
+            RuntimeError: No episode is running: call `reset`.
             ExecutorError: As `score_answers`.
         """
         if self._problem is None or self.done:
-            raise RuntimeError("this episode has not begun or has ended; call reset with a problem")
+            raise RuntimeError("no episode is running; call reset with a problem")
         (scored,) = score_answers(self._harness, [self._problem], [answer], policy=self._policy)
         total = self.total
         if scored.status is Status.disqualified:

@@ -135,7 +135,7 @@ def generate(
         with client, ThreadPoolExecutor(parallel) as pool, ExitStack() as stack:
             futures = {pool.submit(ask, text): (problem, number) for problem, text, number in missing}
             failure: Exception | None = None
-            # Only a failure or Ctrl-C leaves requests that have not begun: they must not be sent, and paid, after it.
+            # After a failure or Ctrl-C, requests that still wait must not be sent: each costs money.
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
             for future in as_completed(futures):
                 if future.cancelled():
