@@ -27,6 +27,8 @@ LABELS: Mapping[str, str] = {
     "waits_for_device": "forward waits for the GPU, or takes long to submit; the wait is part of the measured time",
     "not_queued": "the calls failed, were wrong or hung when submitted as one queued batch, so their time includes "
     "launch overhead",
+    "not_relaunched": "another process could not make the GPU work of a call, so less bounds the claimed times",
+    "slower_relaunched": "the GPU work takes longer if another process launches it; that time counts",
     "disturbed_baseline": "the reference ran slower next to this solution than before the solution started",
     "disturbed": "another process used the GPU, or the GPU was throttled, during the timing and each repeat of it",
     "varies_between_calls": "the same inputs give different values from call to call, all within the tolerance",

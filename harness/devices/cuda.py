@@ -71,7 +71,7 @@ def _check(outcome: tuple[Any, ...], what: str) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-class _Span:
+class DeviceSpan:
     """Device bytes as a CUDA array interface: torch makes a tensor without a copy."""
 
     def __init__(self, address: int, nbytes: int, keep: object) -> None:
@@ -118,7 +118,7 @@ class CudaArena:
         if size == 0:
             return torch.empty(shape, dtype=dtype, device=self._device.torch_device)
         flat = torch.as_tensor(
-            _Span(self._address + offset, size, self), device=self._device.torch_device, dtype=torch.uint8
+            DeviceSpan(self._address + offset, size, self), device=self._device.torch_device, dtype=torch.uint8
         )
         return flat.view(dtype).view(shape) if strides is None else flat.view(dtype).as_strided(shape, strides)
 

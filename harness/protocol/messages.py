@@ -101,6 +101,7 @@ class Open(Message):
         device_index: Index of the GPU.
         checked: Host device: check accesses, races and barriers.
         host_runtime: Folder of the host device's libraries; None on a GPU.
+        records: Follow loaded modules from now on, so that `RecordLaunches` works.
     """
 
     TYPE: ClassVar[str] = "open"
@@ -108,6 +109,7 @@ class Open(Message):
     device_index: int
     checked: bool
     host_runtime: str | None
+    records: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +292,49 @@ class TakeCensus(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLaunches(Message):
+    """Run the single call of `burst`, record what it submits, reply `Recorded`."""
+
+    TYPE: ClassVar[str] = "record_launches"
+    burst: Burst
+
+    def to_json(self) -> dict[str, Any]:
+        return self.burst.to_json() | {"type": self.TYPE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportLaunches(Message):
+    """Copy the recorded call's memory and plan out, and reply `Ready`.
+
+    Two descriptors come with the frame: GPU memory as of an arena, and host memory of `plan_bytes`.
+
+    Attributes:
+        memory_bytes: Size of the GPU memory.
+        plan_bytes: Size of the plan, as `Recorded` says.
+    """
+
+    TYPE: ClassVar[str] = "export_launches"
+    memory_bytes: int
+    plan_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadLaunches(Message):
+    """Take a recorded call for the model, and reply `Ready`; instead of `Load`.
+
+    The same descriptors come with the frame as with `ExportLaunches`.
+
+    Attributes:
+        memory_bytes: Size of the GPU memory.
+        plan_bytes: Size of the plan.
+    """
+
+    TYPE: ClassVar[str] = "load_launches"
+    memory_bytes: int
+    plan_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Locate(Message):
     """Find the source lines of `sites` and reply `Located`.
 
@@ -302,7 +347,22 @@ class Locate(Message):
     sites: tuple[tuple[str, int], ...]
 
 
-Request = Open | Attach | TimeEmpty | Load | TakeState | Burst | Prepare | Go | Collect | Release | TakeCensus
+Request = (
+    Open
+    | Attach
+    | TimeEmpty
+    | Load
+    | TakeState
+    | Burst
+    | Prepare
+    | Go
+    | Collect
+    | Release
+    | TakeCensus
+    | RecordLaunches
+    | ExportLaunches
+    | LoadLaunches
+)
 
 
 class OutputFields(NamedTuple):
@@ -424,6 +484,22 @@ class Ready(Message):
     refused: Text | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded(Message):
+    """A call was recorded, or `lack` says why another process can't launch it.
+
+    Attributes:
+        memory_bytes: GPU memory that the call's work uses, besides the arena.
+        plan_bytes: Size of the plan, with the kernels' images.
+        lack: Why there is no recording; empty if there is one.
+    """
+
+    TYPE: ClassVar[str] = "recorded"
+    memory_bytes: Count
+    plan_bytes: Count
+    lack: Text = ""
+
+
 class Stage(StrEnum):
     """Step of the contestant that failed."""
 
@@ -472,7 +548,7 @@ class Located(Message):
     places: Annotated[tuple[tuple[Text, Count] | None, ...], Meta(max_length=MAX_ITEMS)]
 
 
-Reply = Loaded | EmptyTimed | CensusTaken | BurstDone | Ready | Broken
+Reply = Loaded | EmptyTimed | CensusTaken | Recorded | BurstDone | Ready | Broken
 _REPLIES: Mapping[str, type[Reply]] = {kind.TYPE: kind for kind in get_args(Reply)}
 
 

@@ -36,7 +36,7 @@ class ReplyLimits:
             request: The request's JSON; requests must be given in the order in which they are sent.
         """
         match request["type"]:
-            case "burst" | "take_census":
+            case "burst" | "take_census" | "record_launches":
                 return _of_calls(request["calls"])
             case "prepare":
                 self._prepared = _of_calls(request["calls"])

@@ -18,7 +18,7 @@ from harness.referee.baselines import BaselineKeeper
 from harness.referee.contestants import process
 from harness.referee.contestants.client import ContestantClient
 from harness.referee.contestants.findings import labels_of_reports
-from harness.referee.contestants.pool import ContestantPool, Key
+from harness.referee.contestants.pool import ContestantPool, Key, Purpose
 from harness.referee.contestants.process import ContestantProcess
 from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.workspace import TimeLedger, Workspace
@@ -86,9 +86,9 @@ class RefereeContext:
     baselines: BaselineKeeper | None
     gpu_minor: int | None
 
-    def contestant(self, task: Task) -> ContestantProcess:
-        """Return the solution's sandboxed process; the caller ends it."""
-        return self.pool.take(Key(task.log_path), process.policy_for(task, self.config, self.gpu_minor))
+    def contestant(self, task: Task, purpose: Purpose = Purpose.JUDGEMENT) -> ContestantProcess:
+        """Return a sandboxed process for the solution; the caller ends it."""
+        return self.pool.take(Key(task.log_path, purpose), process.policy_for(task, self.config, self.gpu_minor))
 
     def client(
         self, workspace: Workspace, contestant: ContestantProcess, task: Task, log: EvidenceLog, begin: float

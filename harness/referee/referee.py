@@ -89,7 +89,9 @@ class Referee:
         # reveal the state of a pseudorandom generator and all inputs to come.
         self._secret = random.SystemRandom()
         self._auditor = auditor
-        self._prefork = ContestantPool(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
+        self._prefork = ContestantPool(
+            zygote, open_request(config, records=True), memory_limit_bytes=config.memory_limit_bytes
+        )
         self._standby = TrustedContestant(self._trusted_contestant)
         self._exclusive = GpuExclusive(None if auditor is None else auditor.zygotes, config.device_index, self._prefork)
         self.at_hand = CurrentProblem(
@@ -396,7 +398,10 @@ class Referee:
     def _fork_ahead(self, task: Task) -> None:
         """Start the contestants that this task needs first."""
         self._fork_trusted(task)
-        self._prefork.begin(Key(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
+        policy = process.policy_for(task, self.config, self._gpu_minor)
+        self._prefork.begin(Key(task.log_path), policy)
+        if task.timed and self.config.device is DeviceKind.CUDA:
+            self._prefork.begin(Key(task.log_path, Purpose.RELAUNCHING), policy)
 
     def _fork_trusted(self, task: Task) -> None:
         """Start the contestant of trusted code if the task's problem needs a calibration."""

@@ -1,7 +1,8 @@
 """Time one correct solution: rounds, back to back, CUDA graph, census, memory.
 
 Trusted side. `timing/` has the measurements and their judgement. The order is fixed: a graph may break the process, no
-clock may run after a profiler, and the memory that the process gives back is known only after its end.
+clock may run after a profiler, the memory that the process gives back is known only after its end, and then its GPU
+work is launched once more by another process.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import functools
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harness.core.choices import DeviceKind
 from harness.core.status import Status
@@ -25,6 +26,7 @@ from harness.protocol.messages import BurstDone, CallMode
 from harness.referee.baselines import with_baselines
 from harness.referee.contestants.census_request import take_census
 from harness.referee.contestants.client import ContestantClient
+from harness.referee.contestants.pool import Purpose
 from harness.referee.context import EvidenceLog, RefereeContext
 from harness.referee.correctness.verifier import CallVerdict, Verifier, overall
 from harness.referee.problem.burst_plan import EXTRA_SETS, PlannedCall
@@ -33,7 +35,8 @@ from harness.referee.problem.stress_variants import OWN, checked_variants
 from harness.referee.timing.back_to_back import BackToBackCheck, BackToBackTimes
 from harness.referee.timing.back_to_back_burst import BackToBackRunner
 from harness.referee.timing.recalibrate import judge_fairly
-from harness.referee.timing.reference_timing import ProblemCalibration
+from harness.referee.timing.reference_timing import NONSTOP_BELOW_S, ProblemCalibration
+from harness.referee.timing.relaunching import NOT_RELAUNCHED, SLOWER_RELAUNCHED, RelaunchedTimes, Relaunching
 from harness.referee.timing.rounds import (
     LONG_S,
     LONG_SETS,
@@ -48,6 +51,7 @@ from harness.referee.timing.rounds import (
 from harness.referee.timing.speedup import (
     NOT_QUEUED,
     UNEXPLAINED,
+    JudgedTimes,
     SettledTimes,
     doubt,
     judge_times,
@@ -57,6 +61,15 @@ from harness.referee.timing.speedup import (
 
 WORTH_A_GAP_S = 0.05
 """If checking the outputs of a burst takes longer than this, audits may run on the GPU meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JudgedRounds:
+    """Accepted times of a solution, and how to judge them again (`judge_times` with all other arguments)."""
+
+    judged: JudgedTimes
+    judge: Callable[..., JudgedTimes]
+    watch: GpuWatch
 
 
 class _TimedCallCheck:
@@ -126,8 +139,8 @@ class TimingStage:
             return self._with_census(untimed) if self._client.config.device is DeviceKind.HOST else untimed
         with self._exclusive_gpu():
             with self._log.stage("measure"):
-                outcome = self._measure(call_s)
-            return self._with_last_measurements(outcome)
+                judged = self._measure(call_s)
+            return judged if isinstance(judged, Outcome) else self._with_last_measurements(judged)
 
     def _end_contestant(self, before: int | None) -> int | None:
         """Stop the process.
@@ -164,21 +177,67 @@ class TimingStage:
             census = take_census(client.contestant, client.workspace, coerce=coerce, timeout_s=client.left_s)
         return replace(outcome, evidence={**outcome.evidence, "census": census})
 
-    def _with_last_measurements(self, outcome: Outcome) -> Outcome:
-        """Add graph time, kernel census and memory to a timed outcome; end the process."""
-        if self._known is None or outcome.status is not Status.passed or outcome.timing is None:
-            return self._with_census(outcome)
-        before = self._client.workspace.device.taken_bytes()
-        timing = outcome.timing
+    def _with_last_measurements(self, rounds: _JudgedRounds) -> Outcome:
+        """Add graph time, kernel census, memory and relaunched work; end the process."""
+        judged, client = rounds.judged, self._client
+        if self._known is None:
+            return self._with_census(self._outcome(rounds, judged))
+        relaunching = self._relaunching(rounds)
+        if relaunching is not None:
+            with self._log.stage("record_launches"):
+                relaunching.record()
+        before = client.workspace.device.taken_bytes()
+        timing = judged.timing
         if self._back_to_back_check is not None:
             timing = with_graph(timing, self._back_to_back_check.graph)
-        outcome = self._with_census(outcome)
+        outcome = self._with_census(self._outcome(rounds, replace(judged, timing=timing)))
         process_bytes = self._end_contestant(before)
-        memory = peak_memory(self._known, self._client.peak_bytes, process_bytes)
-        return replace(outcome, timing={**timing, "peak_memory_bytes": memory})
+        memory = peak_memory(self._known, client.peak_bytes, process_bytes)
+        outcome = replace(outcome, timing={**(outcome.timing or {}), "peak_memory_bytes": memory})
+        if relaunching is None:
+            return outcome
+        with self._log.stage("relaunch"):
+            relaunched = relaunching.measure(self._known.quiet.empty_calls)
+        return self._by_relaunched(rounds, outcome, relaunched)
 
-    def _measure(self, call_s: float) -> Outcome:
-        """Time the solution in rounds, then back to back, and judge the times."""
+    def _relaunching(self, rounds: _JudgedRounds) -> Relaunching | None:
+        """Return how to launch the solution's work elsewhere, for calls that are short enough to need it."""
+        known, client, context = self._known, self._client, self._context
+        claimed_s = rounds.judged.timing["solution"]["device"]["median_s"]
+        if known is None or claimed_s >= NONSTOP_BELOW_S:
+            return None
+
+        def start() -> ContestantClient:
+            contestant = context.contestant(client.task, Purpose.RELAUNCHING)
+            return context.client(client.workspace, contestant, client.task, EvidenceLog(), time.perf_counter())
+
+        return Relaunching(
+            client, start, sets=self._sets(math.inf), stress=checked_variants(client.task.problem, client.config.seeds)
+        )
+
+    def _by_relaunched(self, rounds: _JudgedRounds, outcome: Outcome, relaunched: RelaunchedTimes) -> Outcome:
+        """Return the outcome with the relaunched work's time, which counts if it is longer."""
+        claimed_s = rounds.judged.timing["solution"]["device"]["median_s"]
+        factor, timing = relaunched.factor(claimed_s), dict(outcome.timing or {})
+        if factor > 1.0:
+            slower = rounds.judge(known=self._known, factor=factor)
+            again = self._outcome(rounds, slower)
+            measured = {"graph_s": timing["solution"].get("graph_s")} if "back_to_back" in timing else {}
+            kept = {name: value for name, value in timing.items() if name in ("back_to_back", "peak_memory_bytes")}
+            timing = {**(again.timing or {}), **kept}
+            timing["solution"] = {**timing["solution"], **measured}
+            outcome = replace(outcome, reason=again.reason, speedup=again.speedup)
+        timing["relaunched"] = relaunched.to_json(claimed_s)
+        label = NOT_RELAUNCHED if relaunched.lack else SLOWER_RELAUNCHED if factor > 1.0 else None
+        labels = outcome.labels if label is None else (*outcome.labels, label)
+        return replace(outcome, timing=timing, labels=labels)
+
+    def _measure(self, call_s: float) -> Outcome | _JudgedRounds:
+        """Time the solution in rounds, then back to back, and judge the times.
+
+        Returns:
+            The failure's outcome, or the judged rounds.
+        """
         client, log, config = self._client, self._log, self._client.config
         check = _TimedCallCheck(self._context, client)
         watch = GpuWatch(self._context.monitor)
@@ -212,18 +271,26 @@ class TimingStage:
         log.labels += [*judged.labels, *((DISTURBED,) if disturbed else ())]
         if judged.failure is not None:
             return log.failed(judged.failure, timing=judged.timing)
-        speedup, timing = judged.speedup, judged.timing
+        return _JudgedRounds(judged=judged, judge=judge, watch=watch)
+
+    def _outcome(self, rounds: _JudgedRounds, judged: JudgedTimes) -> Outcome:
+        """Return the outcome of judged times, with the baselines."""
+        speedup, timing, watch = judged.speedup, judged.timing, rounds.watch
         if (beside := self._context.baselines) is not None:
-            speedup, timing = with_baselines(timing, config.baselines, beside.entries, beside.checks)
+            speedup, timing = with_baselines(timing, self._client.config.baselines, beside.entries, beside.checks)
         timing = {**timing, "gpu_after_rounds": [state.to_json() for state in watch.states], **watch.to_json()}
         return self._passed(Outcome(status=Status.passed, reason=judged.reason, speedup=speedup, timing=timing))
+
+    def _sets(self, call_s: float) -> int:
+        """Return the number of input sets of a burst; `call_s` is the time of a call on the host device."""
+        sets = min(len(self._client.workspace.sets), self._client.config.sets_per_burst + EXTRA_SETS)
+        on_host = self._client.config.device is DeviceKind.HOST
+        # Else a network on the CPU takes a minute for the least number of rounds.
+        return min(sets, LONG_SETS) if on_host and call_s >= LONG_S else sets
 
     def _run_rounds(self, check: _TimedCallCheck, watch: GpuWatch, call_s: float) -> Rounds:
         client, workspace, config = self._client, self._client.workspace, self._client.config
         on_gpu = config.device is DeviceKind.CUDA
-        sets = min(len(workspace.sets), config.sets_per_burst + EXTRA_SETS)
-        if not on_gpu and call_s >= LONG_S:
-            sets = min(sets, LONG_SETS)  # else a network on the CPU takes a minute for the least number of rounds
         return run_rounds(
             workspace,
             ReferenceRunner(workspace, lane=0 if self._compared is None else self._compared.lane),
@@ -241,7 +308,7 @@ class TimingStage:
                 deadline_s=lambda: client.deadline_s,
             ),
             RoundSettings(
-                sets=sets,
+                sets=self._sets(call_s),
                 min_samples=config.min_samples,
                 max_rounds=MAX_ROUNDS,
                 long_s=LONG_S if on_gpu else math.inf,

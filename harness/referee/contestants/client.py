@@ -16,7 +16,7 @@ from harness.core.status import Failure, Status, one_line
 from harness.core.task import RefereeConfig, Task
 from harness.devices import empty_kernel
 from harness.devices.empty_kernel import Compared
-from harness.protocol.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
+from harness.protocol.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, LoadLaunches, Open
 from harness.referee.contestants.crash_report import CrashReport, examine
 from harness.referee.contestants.failures import explained, standing
 from harness.referee.contestants.findings import all_placed
@@ -41,25 +41,35 @@ OTHER_STATE = Failure(
 )
 
 
-def open_request(config: RefereeConfig) -> Open:
-    """Build the request to open the device that all contestants of this referee use."""
+def open_request(config: RefereeConfig, *, records: bool = False) -> Open:
+    """Build the request to open the device that all contestants of this referee use.
+
+    Args:
+        config: Settings of the run.
+        records: Whether calls can be recorded later. Only for timed solutions: other tools need CUPTI for themselves.
+    """
     return Open(
         device=config.device.value,
         device_index=config.device_index,
         checked=config.checked,
         host_runtime=config.host_runtime,
+        records=records,
     )
 
 
-def attach_request(config: RefereeConfig, workspace: Workspace, *, own_allocations: bool = False) -> Attach:
+def attach_request(
+    config: RefereeConfig, workspace: Workspace, *, own_allocations: bool = False, records: bool = False
+) -> Attach:
     """Build the request to attach to a workspace's shared memory.
 
     Args:
         config: Settings of the run.
         workspace: The workspace.
         own_allocations: Whether each input gets memory of its own, which tools check for accesses out of bounds.
+        records: As in `open_request`.
     """
-    return Attach(nbytes=workspace.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
+    opening = open_request(config, records=records)
+    return Attach(nbytes=workspace.arena.nbytes, opening=opening, own_allocations=own_allocations)
 
 
 def load_request(task: Task, workspace: Workspace) -> Load:
@@ -167,10 +177,7 @@ class ContestantClient:
             ContestantFailed: If the solution cannot be loaded.
         """
         workspace, config = self.workspace, self.config
-        one_queue = self.contestant.has_one_queue
-        timed = bool(lanes) and not (unless_known and empty_kernel.of(workspace.device).knows(one_queue=one_queue))
-        self.contestant.attach(attach_request(config, workspace), workspace.arena.fd, config.load_timeout_s)
-        empty = self.contestant.empty_calls(config.load_timeout_s) if timed else None
+        compared = self._attach(lanes, unless_known=unless_known)
         begin = time.perf_counter() - self.contestant.stopping_s
         try:
             loaded = self.contestant.load(load_request(self.task, workspace), min(config.load_timeout_s, self.left_s))
@@ -183,9 +190,37 @@ class ContestantClient:
         self._evidence["state"] = {"copied": [], "unmatched": list(loaded.unmatched)}
         if loaded.notes:
             self._evidence["notes"] = [one_line(note, limit=MAX_NOTE_CHARS) for note in loaded.notes[:MAX_NOTES]]
-        if empty is None or not lanes:
+        return compared
+
+    def load_launches(
+        self, request: LoadLaunches, fds: tuple[int, int], lanes: Mapping[int, EmptyTimed] | None
+    ) -> Compared | None:
+        """Load recorded launches in place of a solution.
+
+        Args:
+            request: Sizes of the recording.
+            fds: Descriptors of its GPU memory and its plan.
+            lanes: The referee's empty kernels by lane; None to time none.
+
+        Returns:
+            As `load`.
+
+        Raises:
+            ContestantFailed: If the process can't launch the recorded work.
+        """
+        compared = self._attach(lanes)
+        self.contestant.load_launches(request, fds, min(self.config.load_timeout_s, self.left_s))
+        return compared
+
+    def _attach(self, lanes: Mapping[int, EmptyTimed] | None, *, unless_known: bool = False) -> Compared | None:
+        """Attach to the workspace, and time empty kernels if there are the referee's to compare."""
+        workspace, config = self.workspace, self.config
+        one_queue, known = self.contestant.has_one_queue, empty_kernel.of(workspace.device)
+        request = attach_request(config, workspace, records=True)
+        self.contestant.attach(request, workspace.arena.fd, config.load_timeout_s)
+        if not lanes or (unless_known and known.knows(one_queue=one_queue)):
             return None
-        return empty_kernel.of(workspace.device).compare(empty, lanes, one_queue=one_queue)
+        return known.compare(self.contestant.empty_calls(config.load_timeout_s), lanes, one_queue=one_queue)
 
     def take_state(self) -> None:
         """Copy the reference's state over the solution's, where it has a place.

@@ -35,12 +35,14 @@ SOUND_LIMIT_S = 5.0
 
 
 class Purpose(StrEnum):
-    """Purpose of a task's contestant; the first task of a problem needs both."""
+    """Purpose of a task's contestant."""
 
     CALIBRATION = "calibration"
     """Runs the harness's own code, to measure the cost of bursts."""
     JUDGEMENT = "judgement"
     """Runs the solution."""
+    RELAUNCHING = "relaunching"
+    """Launches what a call of the solution submits to the GPU, without its host code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,16 @@ from harness.protocol.messages import (
     BurstDone,
     Collect,
     EmptyTimed,
+    ExportLaunches,
     Go,
     Load,
     Loaded,
+    LoadLaunches,
     Open,
     Prepare,
     Ready,
+    Recorded,
+    RecordLaunches,
     Release,
     Reply,
     Request,
@@ -51,7 +55,7 @@ from harness.sandbox.child import ProcessorsShort
 from harness.sandbox.suspend import StopError
 from harness.sandbox.zygote import Child, Zygote
 
-ReplyKind = TypeVar("ReplyKind", Ready, Loaded, EmptyTimed, BurstDone, CensusTaken)
+ReplyKind = TypeVar("ReplyKind", Recorded, Ready, Loaded, EmptyTimed, BurstDone, CensusTaken)
 
 CONTESTANT = "harness.untrusted.contestant.main:main"
 
@@ -251,6 +255,18 @@ class ContestantProcess:
     def census(self, request: TakeCensus, timeout_s: float) -> CensusTaken:
         """Ask which kernels a call runs."""
         return self._expect(CensusTaken, "census", request, Stage.CALL, timeout_s)
+
+    def record_launches(self, request: RecordLaunches, timeout_s: float) -> Recorded:
+        """Record what one call submits."""
+        return self._expect(Recorded, "record launches", request, Stage.CALL, timeout_s)
+
+    def export_launches(self, request: ExportLaunches, fds: tuple[int, int], timeout_s: float) -> None:
+        """Let it copy the recording out."""
+        self._expect(Ready, "export launches", request, Stage.CALL, timeout_s, fds)
+
+    def load_launches(self, request: LoadLaunches, fds: tuple[int, int], timeout_s: float) -> None:
+        """Load recorded launches in place of a solution."""
+        self._expect(Ready, "load launches", request, Stage.IMPORT, timeout_s, fds)
 
     def _expect(
         self,

@@ -170,6 +170,7 @@ def judge_times(
     known: ProblemCalibration | None = None,
     back_to_back: BackToBackTimes | None = None,
     compared: Compared | None = None,
+    factor: float = 1.0,
 ) -> JudgedTimes:
     """Judge the claims of all rounds and estimate the speedup.
 
@@ -184,6 +185,7 @@ def judge_times(
             reference's own bursts replace those of trusted code.
         back_to_back: The solution's calls back to back.
         compared: Times of empty calls in the solution's process, before the solution was loaded.
+        factor: By how much the solution's GPU work takes longer if another process launches it (`relaunching.py`).
 
     Returns:
         The speedup with its evidence and labels, or the failure.
@@ -233,6 +235,8 @@ def judge_times(
             for r, verdict in zip(rounds.held, verdicts, strict=True)
         ]
     )
+    if factor > 1.0:
+        solution = [[time_s * factor for time_s in burst] for burst in solution]
     reference, slower = (timed, 1.0) if quiet is None else _undisturbed(timed, solution, quiet)
     estimate = speedup_interval(reference, solution)
     reference_latency, solution_latency = rounds.windows(CallMode.LATENCY)
@@ -311,7 +315,7 @@ def judge_times(
         labels += (NOT_QUEUED,)
     unexplained = charge_s > 0.0 or (2 * len(refused) > len(verdicts) and not proven)
     raised = by_clock and min(time_s for burst in claimed for time_s in burst) < least_s
-    if unexplained or raised:
+    if unexplained or raised or factor > 1.0:
         timing["solution"]["claimed_samples_s"] = claimed
     if unexplained:
         labels += (UNEXPLAINED,)
@@ -319,6 +323,8 @@ def judge_times(
     if (back_to_back is not None and back_to_back.kept_from_clock) or (in_line and not proven):
         labels += (BUSY_HOST,)
     why = "" if back_to_back is None or not raised else "; " + (WAIT_COUNTS if back_to_back.waits else LAUNCHES_COUNT)
+    if factor > 1.0:
+        why += f"; its GPU work takes {factor:.3g} times as long if another process launches it, and that time counts"
     if slower > 1.0:
         why += f"; the reference was {slower - 1.0:.1%} slower beside it, so its earlier time counts"
     return JudgedTimes(

@@ -93,7 +93,7 @@ class Trace:
 
     def __init__(self) -> None:
         """Load CUPTI. Raises `TraceUnavailable`."""
-        self._cupti = _load()
+        self._cupti = load_cupti()
         self._free = [ctypes.create_string_buffer(BUFFER_BYTES) for _ in range(2)]
         self._handed: list[Any] = []
         self._filled: list[tuple[int, int]] = []
@@ -105,17 +105,17 @@ class Trace:
         """Run `call()`, wait for its GPU work and record it; return its result."""
         import torch
 
-        self._ask("cuptiActivityRegisterCallbacks", self._request, self._complete)
+        self._cupti.ask("cuptiActivityRegisterCallbacks", self._request, self._complete)
         torch.cuda.synchronize()
         try:
             for kind in _KINDS:
-                self._ask("cuptiActivityEnable", ctypes.c_uint32(kind))
+                self._cupti.ask("cuptiActivityEnable", ctypes.c_uint32(kind))
             result = call()
             torch.cuda.synchronize()
-            self._ask("cuptiActivityFlushAll", ctypes.c_uint32(_FLUSH_FORCED))
+            self._cupti.ask("cuptiActivityFlushAll", ctypes.c_uint32(_FLUSH_FORCED))
         finally:
             for kind in _KINDS:
-                self._cupti.cuptiActivityDisable(ctypes.c_uint32(kind))
+                self._cupti.code("cuptiActivityDisable", ctypes.c_uint32(kind))
         return result
 
     def rows(self) -> tuple[KernelRow, ...]:
@@ -156,9 +156,8 @@ class Trace:
         for address, valid in self._filled:
             record = ctypes.c_void_p(None)
             while True:
-                code = self._cupti.cuptiActivityGetNextRecord(
-                    ctypes.c_void_p(address), ctypes.c_size_t(valid), ctypes.byref(record)
-                )
+                buffer = (ctypes.c_void_p(address), ctypes.c_size_t(valid))
+                code = self._cupti.code("cuptiActivityGetNextRecord", *buffer, ctypes.byref(record))
                 if code != 0 or record.value is None:
                     self.complete = self.complete and code in (0, _NO_MORE_RECORDS)
                     break
@@ -174,14 +173,6 @@ class Trace:
                     name = _COPIES.get(moved.detail, "memcpy") if kind == _KIND_COPY else "memset"
                     what = "copy" if kind == _KIND_COPY else "fill"
                     yield (what, name, name, (0, 0, 0), (0, 0, 0), 0, 0, 0, 0), (moved.end_ns - moved.start_ns) * 1e-9
-
-    def _ask(self, function: str, *arguments: Any) -> None:
-        code = getattr(self._cupti, function)(*arguments)
-        if code != 0:
-            text = ctypes.c_char_p()
-            with suppress(AttributeError):
-                self._cupti.cuptiGetResultString(ctypes.c_uint32(code), ctypes.byref(text))
-            raise TraceUnavailable(f"{function} failed: {(text.value or str(code).encode()).decode()}")
 
 
 class Marks:
@@ -215,8 +206,32 @@ def counted(launches: Sequence[tuple[str, int, tuple[int, int, int], tuple[int, 
     )
 
 
-def _load() -> Any:
-    """Return CUPTI's library: the one that torch has loaded, else the system's."""
+class CuptiLibrary:
+    """Functions of CUPTI, by name."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def code(self, function: str, *arguments: Any) -> int:
+        """Call a function and return its error code."""
+        return int(getattr(self._library, function)(*arguments))
+
+    def ask(self, function: str, *arguments: Any) -> None:
+        """Call a function; raise `TraceUnavailable` if it returns an error."""
+        code = self.code(function, *arguments)
+        if code != 0:
+            text = ctypes.c_char_p()
+            with suppress(AttributeError):
+                self._library.cuptiGetResultString(ctypes.c_uint32(code), ctypes.byref(text))
+            raise TraceUnavailable(f"{function} failed: {(text.value or str(code).encode()).decode()}")
+
+
+def load_cupti() -> CuptiLibrary:
+    """Load CUPTI: the library that torch has loaded, else the system's.
+
+    Raises:
+        TraceUnavailable: There is none.
+    """
     names = list(_NAMES)
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         names[:0] = dict.fromkeys(
@@ -224,7 +239,7 @@ def _load() -> Any:
         )
     for name in names:
         with suppress(OSError):
-            return ctypes.CDLL(name)
+            return CuptiLibrary(ctypes.CDLL(name))
     raise TraceUnavailable("libcupti not found: install torch's CUDA build or the CUDA toolkit")
 
 

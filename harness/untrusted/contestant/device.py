@@ -7,6 +7,7 @@ ahead if possible.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,15 @@ from harness.untrusted.contestant.outputs import OutputSnapshot
 class OpenedDevice:
     """An open device.
 
-    On the host device, `shim` makes "cuda" tensors exist, with the libraries in `host_runtime`.
+    On the host device, `shim` makes "cuda" tensors exist, with the libraries in `host_runtime`. `recorder` is a
+    `LaunchRecorder`, if it was asked for and CUPTI works.
     """
 
     device: Device
     shim: Any = None
     host_runtime: Path | None = None
     checked: bool = False
+    recorder: Any = None
 
 
 def open_now(message: Mapping[str, Any]) -> OpenedDevice:
@@ -37,7 +40,7 @@ def open_now(message: Mapping[str, Any]) -> OpenedDevice:
     kind = DeviceKind(message["device"])
     device = open_device(kind, message["device_index"])
     if kind is not DeviceKind.HOST:
-        return OpenedDevice(device=device)
+        return OpenedDevice(device=device, recorder=_recorder() if message["records"] else None)
     runtime, checked = Path(message["host_runtime"]), bool(message["checked"])
     return OpenedDevice(device=device, shim=_host_shim(runtime, checked=checked), host_runtime=runtime, checked=checked)
 
@@ -61,6 +64,16 @@ def _call_nothing(device: Device) -> None:
     (write,) = writers(words, [((0, 1),)])
     flush.zero_()
     device.time_latency(words.clone, OutputSnapshot([output], None).take, write)
+
+
+def _recorder() -> Any:
+    from harness.untrusted.contestant.cuda_structures import DriverLibrary
+    from harness.untrusted.contestant.cupti import TraceUnavailable
+    from harness.untrusted.contestant.launch_recorder import LaunchRecorder
+
+    with suppress(TraceUnavailable):
+        return LaunchRecorder(DriverLibrary())
+    return None
 
 
 def _host_shim(runtime: Path, *, checked: bool) -> Any:

@@ -36,6 +36,7 @@ from harness.protocol.messages import (
     LaunchMode,
     Loaded,
     Ready,
+    Recorded,
     Region,
     Stage,
 )
@@ -114,6 +115,7 @@ class Contestant:
         self._snapshots: list[OutputSnapshot] = []
         self._gate: StreamGate | None = None
         self._took = CallTime(device_s=0.0, window_s=0.0)
+        self._recording: Any = None
 
     def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         match message["type"]:
@@ -131,6 +133,12 @@ class Contestant:
                 return self._burst(Burst.from_json(message)).to_json()
             case "take_census":
                 return self._census(Burst.from_json(message), marked=bool(message["marked"])).to_json()
+            case "record_launches":
+                return self._record_launches(Burst.from_json(message)).to_json()
+            case "export_launches":
+                return self._export_launches(message, *fds).to_json()
+            case "load_launches":
+                return self._load_launches(message, *fds).to_json()
             case "prepare":
                 return self._prepare(message, fds).to_json()
             case "go":
@@ -356,6 +364,56 @@ class Contestant:
         except BaseException as error:
             raise _Broke(Stage.CALL, 0) from error
 
+    def _record_launches(self, burst: Burst) -> Recorded:
+        """Run one call and record what it submits."""
+        assert self._device is not None
+        assert self._arena is not None
+        assert self._opened is not None
+        from harness.untrusted.contestant.launch_recorder import NotRecorded
+
+        recorder = self._opened.recorder
+        try:
+            if recorder is None:
+                raise NotRecorded("CUPTI is missing, or something else uses it")
+            (call,), (late,) = burst.calls, self._late_words(burst.calls)
+            self._call(call, TreeSpec.from_json(burst.input_tree), burst, late, recorder.around)
+            arena = (self._arena.tensor(0, (1,), torch.uint8).data_ptr(), self._arena.nbytes)
+            inputs = [(self._tensor(slot).data_ptr(), slot) for slot in call.inputs]
+            self._recording = recorder.recording(arena, inputs)
+        except NotRecorded as lack:
+            return Recorded(memory_bytes=0, plan_bytes=0, lack=str(lack)[:MAX_NAME])
+        except BaseException as error:
+            raise _Broke(Stage.CALL, 0) from error
+        return Recorded(memory_bytes=self._recording.memory_bytes, plan_bytes=self._recording.plan_bytes)
+
+    def _export_launches(self, message: Mapping[str, Any], memory_fd: int, plan_fd: int) -> Ready:
+        assert self._device is not None
+        try:
+            memory = self._device.attach(memory_fd, message["memory_bytes"])
+            self._recording.copy_memory(memory.tensor(0, (1,), torch.uint8).data_ptr())
+            memory.close()
+            with os.fdopen(plan_fd, "r+b") as plan:
+                plan.write(self._recording.plan())
+        except BaseException as error:
+            raise _Broke(Stage.CALL, 0) from error
+        self._recording = None
+        return Ready()
+
+    def _load_launches(self, message: Mapping[str, Any], memory_fd: int, plan_fd: int) -> Ready:
+        assert self._device is not None
+        assert self._arena is not None
+        from harness.untrusted.contestant.launch_player import LaunchPlayer
+
+        try:
+            memory = self._device.attach(memory_fd, message["memory_bytes"])
+            with os.fdopen(plan_fd, "rb") as held:
+                plan = held.read(message["plan_bytes"])
+            places = [arena.tensor(0, (1,), torch.uint8).data_ptr() for arena in (memory, self._arena)]
+            self._model = LaunchPlayer(plan, *places)
+        except BaseException as error:
+            raise _Broke(Stage.IMPORT) from error
+        return Ready()
+
     def _call(
         self,
         call: Call,
@@ -380,12 +438,15 @@ class Contestant:
             self._shim.begin_call()
 
         def forward() -> object:
-            result = self._model(*arguments) if around is None else around(lambda: self._model(*arguments))
+            result = self._model(*arguments)
             return snapshot.in_order(snapshot.coerce(result) if burst.coerce_device else result, burst.contiguous)
+
+        def observed() -> object:
+            return forward() if around is None else around(forward)
 
         timer = self._device.time_latency if call.mode is CallMode.LATENCY else self._device.time_cold
         with torch.no_grad():
-            times: CallTime = timer(forward, snapshot.take, before)
+            times: CallTime = timer(observed, snapshot.take, before)
             missing = self._state.copy_to(burst.state_names, state_slots)
             self._device.synchronize()
         self._keep(snapshot.result)
