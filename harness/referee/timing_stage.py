@@ -197,7 +197,8 @@ class TimingStage:
         if relaunching is None:
             return outcome
         with self._log.stage("relaunch"):
-            relaunched = relaunching.measure(self._known.quiet.empty_calls)
+            claimed_s = judged.timing["solution"]["device"]["median_s"]
+            relaunched = relaunching.measure(claimed_s, self._known.quiet.empty_calls)
         return self._by_relaunched(rounds, outcome, relaunched)
 
     def _relaunching(self, rounds: _JudgedRounds) -> Relaunching | None:
@@ -228,6 +229,7 @@ class TimingStage:
             timing["solution"] = {**timing["solution"], **measured}
             outcome = replace(outcome, reason=again.reason, speedup=again.speedup)
         timing["relaunched"] = relaunched.to_json(claimed_s)
+        timing["hidden_per_call_s"] = min(timing["hidden_per_call_s"] or math.inf, relaunched.hidden_s(claimed_s))
         label = NOT_RELAUNCHED if relaunched.lack else SLOWER_RELAUNCHED if factor > 1.0 else None
         labels = outcome.labels if label is None else (*outcome.labels, label)
         return replace(outcome, timing=timing, labels=labels)

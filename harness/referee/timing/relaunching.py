@@ -9,6 +9,7 @@ See guides/design/relaunching.md.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
@@ -46,7 +47,12 @@ SLOWER_RELAUNCHED = "slower_relaunched"
 """Label: the GPU work takes longer if another process launches it, and that time counts."""
 
 SAMPLES = 24
-"""Cold calls to time at least."""
+"""Cold calls to time at least in each process."""
+
+TRIES = 3
+"""Most processes. In each the memory lies elsewhere: a kernel whose blocks all ask one word of it took 6 % longer in
+one (H200). The least time counts, because nothing makes the work faster than it is.
+"""
 
 SLACK = 0.01
 SLACK_S = 0.2e-6
@@ -64,7 +70,7 @@ class RelaunchedTimes:
     """Times of the relaunched work, or why there are none.
 
     Attributes:
-        samples_s: Device seconds of cold calls, by burst.
+        samples_s: Device seconds of cold calls, by process.
         lack: Why another process could not do the work; empty if it did.
         spent_s: Seconds of the referee.
     """
@@ -84,6 +90,10 @@ class RelaunchedTimes:
         beyond_s = self._median_s() - claimed_s
         return 1.0 + beyond_s / claimed_s if beyond_s > max(SLACK * claimed_s, SLACK_S) else 1.0
 
+    def hidden_s(self, claimed_s: float) -> float:
+        """Return the largest lie about a call that would not have counted, in seconds; infinite without times."""
+        return math.inf if self.lack else max(SLACK * claimed_s, SLACK_S, claimed_s - self._median_s())
+
     def to_json(self, claimed_s: float) -> dict[str, Any]:
         """Return the fields of a record's `timing.relaunched`."""
         if self.lack:
@@ -92,12 +102,12 @@ class RelaunchedTimes:
             "device_s": self._median_s(),
             "claimed_s": claimed_s,
             "factor": self.factor(claimed_s),
-            "samples_s": [list(burst) for burst in self.samples_s],
+            "samples_s": [list(times_s) for times_s in self.samples_s],
             "spent_s": self.spent_s,
         }
 
     def _median_s(self) -> float:
-        return statistics.median(time_s for burst in self.samples_s for time_s in burst)
+        return min(statistics.median(times_s) for times_s in self.samples_s)
 
 
 class Relaunching:
@@ -135,29 +145,34 @@ class Relaunching:
         try:
             self._lack = self._record()
         except ContestantFailed as failed:
-            self._lack = f"recording failed: {failed.failure.reason}"
+            self._lack = one_line(f"recording failed: {failed.failure.reason}", limit=300)
         except DeviceError as error:
-            self._lack = f"no memory for the recording: {error}"
+            self._lack = one_line(f"no memory for the recording: {error}", limit=300)
         self._spent_s = time.perf_counter() - begin
 
-    def measure(self, lanes: Mapping[int, EmptyTimed] | None) -> RelaunchedTimes:
+    def measure(self, claimed_s: float, lanes: Mapping[int, EmptyTimed] | None) -> RelaunchedTimes:
         """Time the recorded work in another process; the contestant must have ended.
 
+        Further processes follow as long as the work takes longer than claimed.
+
         Args:
+            claimed_s: Median claimed seconds of a cold call.
             lanes: The referee's empty kernels by lane; None to time none.
         """
-        begin, samples, lack = time.perf_counter(), [], self._lack
+        begin, samples_s, lack = time.perf_counter(), list[list[float]](), self._lack
         try:
-            if not lack:
-                samples = self._measure(lanes)
+            while not lack and len(samples_s) < TRIES:
+                samples_s.append(self._measure(lanes))
+                if RelaunchedTimes(samples_s=samples_s).factor(claimed_s) == 1.0:
+                    break
         except ContestantFailed as failed:
-            lack = f"another process can't launch it: {failed.failure.reason}"
+            lack = one_line(f"another process can't launch it: {failed.failure.reason}", limit=300)
         except _Wrong as wrong:
-            lack = f"launched by another process it is wrong: {wrong}"
+            lack = one_line(f"launched by another process it is wrong: {wrong}", limit=300)
         finally:
             self.close()
         spent_s = self._spent_s + time.perf_counter() - begin
-        return RelaunchedTimes(samples_s=samples, lack=lack and one_line(lack, limit=300), spent_s=spent_s)
+        return RelaunchedTimes(samples_s=samples_s, lack=lack, spent_s=spent_s)
 
     def close(self) -> None:
         """Free the recording. Idempotent."""
@@ -186,22 +201,24 @@ class Relaunching:
         os.ftruncate(self._plan_fd, recorded.plan_bytes)
         export = ExportLaunches(memory_bytes=self._memory.nbytes, plan_bytes=recorded.plan_bytes)
         contestant.export_launches(export, (self._memory.fd, self._plan_fd), min(LIMIT_S, self._client.left_s))
-        os.lseek(self._plan_fd, 0, os.SEEK_SET)
         return ""
 
-    def _measure(self, lanes: Mapping[int, EmptyTimed] | None) -> list[list[float]]:
+    def _measure(self, lanes: Mapping[int, EmptyTimed] | None) -> list[float]:
+        """Return the device seconds of cold calls in a new process."""
         assert self._recorded is not None
         assert self._memory is not None
         assert self._plan_fd is not None
         client, secret = self._start(), self._workspace.secret
+        os.lseek(self._plan_fd, 0, os.SEEK_SET)
         with client.contestant:
             load = LoadLaunches(memory_bytes=self._memory.nbytes, plan_bytes=self._recorded.plan_bytes)
             compared = client.load_launches(load, (self._memory.fd, self._plan_fd), lanes)
             verifier = Verifier.of(client)
             following = {CallMode.COLD: in_turn(self._stress, secret)}
-            bursts: list[list[float]] = []
-            while len(bursts) < 2 or sum(map(len, bursts)) < SAMPLES:
-                planned = plan_calls(self._sets, secret, len(bursts))
+            times_s: list[float] = []
+            bursts = 0
+            while bursts < 2 or len(times_s) < SAMPLES:
+                planned = plan_calls(self._sets, secret, bursts)
                 self._draw(planned, stressed_planned_calls(planned, following, secret))
                 done, _ = client.burst(planned)
                 for verdict in verifier.check(planned, done, with_reference=False):
@@ -210,8 +227,9 @@ class Relaunching:
                 client.expect_still()
                 own_s = 0.0 if compared is None else compared.taken_off_s
                 cold = of_mode(planned, done.claims, CallMode.COLD)
-                bursts.append([max(claim.device_s - own_s, claim.device_s / 2) for claim in cold])
-            return bursts
+                times_s += [max(claim.device_s - own_s, claim.device_s / 2) for claim in cold]
+                bursts += 1
+            return times_s
 
     def _draw(self, planned: Sequence[PlannedCall], stressed: Mapping[int, tuple[str, int]]) -> None:
         """Draw new inputs for these calls, and withhold words of them."""

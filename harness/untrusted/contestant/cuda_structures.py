@@ -138,6 +138,12 @@ class FillBytes(ctypes.Structure):
     _fields_ = (("target", ctypes.c_uint64), ("value", _UINT), ("count", ctypes.c_size_t), ("stream", _VOID))
 
 
+class Allocation(ctypes.Structure):
+    """First parameters of `cuMemAlloc` and its kin: where the address is stored, and bytes."""
+
+    _fields_ = (("address", _VOID), ("nbytes", ctypes.c_size_t))
+
+
 class EventRecord(ctypes.Structure):
     """First parameters of `cuEventRecord` and `cuEventRecordWithFlags`."""
 

@@ -72,7 +72,9 @@ class LaunchPlayer:
             begin = 8 + size + sum(len(image) for image in self._images)
             self._images.append(plan[begin : begin + nbytes])
         self._modules: dict[int, ctypes.c_void_p] = {}
-        self._moves = [(begin, nbytes, memory + offset) for begin, nbytes, offset in held["memory"]]
+        self._moves: list[tuple[int, int, int]] = [
+            (begin, nbytes, memory + offset) for begin, nbytes, offset in held["memory"]
+        ]
         self._moves.append((*held["arena"], arena))
         self._inputs = [
             (address, max(1, _nbytes(place.shape, place.strides, getattr(torch, place.dtype))))
@@ -177,8 +179,7 @@ class LaunchPlayer:
             place.value[:] = bytes.fromhex(value)
             if number == _CLUSTER:
                 self._driver.ask("cuFuncSetAttribute", function, NON_PORTABLE_CLUSTER, 1)
-        static = self._driver.attributes(function, [1])[1]
-        if static + shape[-1] > 48 * 1024:
+        if shape[-1] > self._driver.attributes(function, [MAX_DYNAMIC_SHARED])[MAX_DYNAMIC_SHARED]:
             self._driver.ask("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, shape[-1])
         config = LaunchConfig(
             shape=(ctypes.c_uint32 * 7)(*shape),

@@ -23,6 +23,7 @@ from harness.protocol.tensor_tree import flatten_any
 from harness.untrusted.contestant.cuda_structures import (
     KERNEL_IDENTITY,
     MEMORY_TYPE,
+    Allocation,
     CooperativeLaunch,
     CopyBytes,
     DriverCall,
@@ -47,14 +48,12 @@ MAX_PARAMETERS = 4096
 """Most steps of a call, and parameters of a kernel, to record."""
 
 _DRIVER, _RESOURCE, _MODULE_LOADED, _ENTER = 1, 3, 6, 0
+_ALLOCATES = ("cuMemAlloc", "cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemAllocManaged")
 _HOST_MEMORY = 1
 _SUBMITS = (
     "cuLaunch",
     "cuMemcpy",
     "cuMemset",
-    "cuMemFree",
-    "cuMemAllocAsync",
-    "cuMemAllocFromPool",
     "cuMemPrefetch",
     "cuGraphLaunch",
     "cuStreamAddCallback",
@@ -106,6 +105,7 @@ class LaunchRecorder:
         self._images: list[bytes] = []
         self._image_bytes = 0
         self._steps: list[list[Any]] | None = None
+        self._scratch: list[tuple[int, int]] = []
         self._result: object = None
         self._kernels: dict[int, _Kernel] = {}
         self._streams: list[int] = []
@@ -117,7 +117,7 @@ class LaunchRecorder:
 
     def around(self, call: Callable[[], object]) -> object:
         """Run `call()` and record what it submits; return its result, which stays alive until `recording`."""
-        self._steps, self._kernels, self._lack = [], {}, ""
+        self._steps, self._kernels, self._scratch, self._lack = [], {}, [], ""
         self._streams = [torch.cuda.current_stream().cuda_stream]
         self._cupti.ask("cuptiEnableDomain", 1, self._subscriber, _DRIVER)
         try:
@@ -175,7 +175,9 @@ class LaunchRecorder:
                 for leaf in leaves
             ],
         }
-        return Recording(self._driver, plan, images, memory.ranges, variables)
+        # Memory that the call allocates may be freed by now; what it held before the call's launches does not matter.
+        scratch = sorted((held for held in self._scratch if memory.lacks(held[0])), key=lambda held: -held[1])
+        return Recording(self._driver, plan, images, memory.ranges, scratch, variables)
 
     def _notice(self, _data: Any, domain: int, _id: int, event: int) -> None:
         """Handle a callback of CUPTI, on any thread."""
@@ -186,6 +188,9 @@ class LaunchRecorder:
                 call = DriverCall.from_address(event)
                 if call.site == _ENTER:
                     self._note(call)
+                elif _base_name(call) in _ALLOCATES:
+                    held = Allocation.from_address(call.parameters)
+                    self._scratch.append((ctypes.c_uint64.from_address(held.address).value, held.nbytes))
         except NotRecorded as lack:
             self._lack = str(lack)
         except Exception as error:
@@ -200,9 +205,7 @@ class LaunchRecorder:
     def _note(self, call: DriverCall) -> None:
         """Add a call of the driver to the steps if it submits work."""
         assert self._steps is not None
-        full = call.name.decode()
-        name = full.removesuffix("_ptsz").removesuffix("_ptds").removesuffix("_v2")
-        at, own = call.parameters, full.endswith(("_ptsz", "_ptds"))
+        name, at, own = _base_name(call), call.parameters, call.name.endswith((b"_ptsz", b"_ptds"))
         if name == "cuLaunchKernel":
             held = KernelLaunch.from_address(at)
             stream = self._stream(held.stream, own)
@@ -315,6 +318,7 @@ class Recording:
         plan: dict[str, Any],
         images: Sequence[bytes],
         ranges: Sequence[tuple[int, int]],
+        scratch: Sequence[tuple[int, int]],
         variables: Sequence[tuple[int, str, int, int]],
     ) -> None:
         self._driver = driver
@@ -322,6 +326,7 @@ class Recording:
         self._sources: list[tuple[int, int, int]] = []
         self.memory_bytes = 0
         plan["memory"] = [[address, nbytes, self._place(address, nbytes)] for address, nbytes in ranges]
+        plan["memory"] += [[address, nbytes, self._place(None, nbytes)] for address, nbytes in scratch]
         plan["variables"] = [
             [kernel, name, nbytes, self._place(address, nbytes)] for kernel, name, address, nbytes in variables
         ]
@@ -343,15 +348,17 @@ class Recording:
             self._driver.ask("cuMemcpyDtoD_v2", *sizes)
         torch.cuda.synchronize()
 
-    def _place(self, address: int, nbytes: int) -> int:
+    def _place(self, address: int | None, nbytes: int) -> int:
+        """Reserve a place for memory; copy it from `address` if that is not None."""
         offset = self.memory_bytes
-        self._sources.append((address, nbytes, offset))
+        if address is not None:
+            self._sources.append((address, nbytes, offset))
         self.memory_bytes += -(-nbytes // 512) * 512
         return offset
 
 
 class _Memory:
-    """The allocations that addresses point into."""
+    """The allocations, besides the arena, that addresses point into."""
 
     def __init__(self, driver: DriverLibrary, arena: tuple[int, int]) -> None:
         self._driver = driver
@@ -359,13 +366,15 @@ class _Memory:
         self.ranges: list[tuple[int, int]] = []
         self._none: set[int] = set()
 
+    def lacks(self, word: int) -> bool:
+        """Return whether neither the arena nor an allocation so far contains this address."""
+        begin, nbytes = self._arena
+        held = bisect.bisect_right(self.ranges, (word, 2**64)) - 1
+        return not (begin <= word < begin + nbytes or (held >= 0 and word < sum(self.ranges[held])))
+
     def include(self, word: int) -> None:
         """Add the allocation that `word` points into, if it is a pointer."""
-        begin, nbytes = self._arena
-        if begin <= word < begin + nbytes or word in self._none:
-            return
-        held = bisect.bisect_right(self.ranges, (word, 2**64)) - 1
-        if held >= 0 and word < sum(self.ranges[held]):
+        if word in self._none or not self.lacks(word):
             return
         base, size, kind = ctypes.c_uint64(), ctypes.c_size_t(), ctypes.c_uint(0)
         asked = (ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(word))
@@ -392,6 +401,11 @@ def _addresses(steps: Sequence[Sequence[Any]]) -> Iterator[int]:
             if 2**16 < word < 2**56 and word not in seen:
                 seen.add(word)
                 yield word
+
+
+def _base_name(call: DriverCall) -> str:
+    """Return the name of a driver function without the suffixes of its variants."""
+    return str(call.name.decode()).removesuffix("_ptsz").removesuffix("_ptds").removesuffix("_v2")
 
 
 def _packed(extra: int) -> bytes:
