@@ -36,7 +36,7 @@ from harness.referee.timing.back_to_back import BackToBackCheck, BackToBackTimes
 from harness.referee.timing.back_to_back_burst import BackToBackRunner
 from harness.referee.timing.recalibrate import judge_fairly
 from harness.referee.timing.reference_timing import NONSTOP_BELOW_S, ProblemCalibration
-from harness.referee.timing.relaunching import NOT_RELAUNCHED, SLOWER_RELAUNCHED, RelaunchedTimes, Relaunching
+from harness.referee.timing.relaunching import NOT_RELAUNCHED, SLOWER_RELAUNCHED, RelaunchedTimes, Relaunching, typical
 from harness.referee.timing.rounds import (
     LONG_S,
     LONG_SETS,
@@ -70,6 +70,11 @@ class _JudgedRounds:
     judged: JudgedTimes
     judge: Callable[..., JudgedTimes]
     watch: GpuWatch
+
+    @property
+    def claimed_s(self) -> float:
+        """Typical device time of a cold call that counts so far, in seconds."""
+        return typical([time_s for burst in self.judged.timing["solution"]["samples_s"] for time_s in burst])
 
 
 class _TimedCallCheck:
@@ -197,15 +202,13 @@ class TimingStage:
         if relaunching is None:
             return outcome
         with self._log.stage("relaunch"):
-            claimed_s = judged.timing["solution"]["device"]["median_s"]
-            relaunched = relaunching.measure(claimed_s, self._known.quiet.empty_calls)
+            relaunched = relaunching.measure(rounds.claimed_s, self._known.quiet.empty_calls)
         return self._by_relaunched(rounds, outcome, relaunched)
 
     def _relaunching(self, rounds: _JudgedRounds) -> Relaunching | None:
         """Return how to launch the solution's work elsewhere, for calls that are short enough to need it."""
         known, client, context = self._known, self._client, self._context
-        claimed_s = rounds.judged.timing["solution"]["device"]["median_s"]
-        if known is None or claimed_s >= NONSTOP_BELOW_S:
+        if known is None or rounds.claimed_s >= NONSTOP_BELOW_S:
             return None
 
         def start() -> ContestantClient:
@@ -218,7 +221,7 @@ class TimingStage:
 
     def _by_relaunched(self, rounds: _JudgedRounds, outcome: Outcome, relaunched: RelaunchedTimes) -> Outcome:
         """Return the outcome with the relaunched work's time, which counts if it is longer."""
-        claimed_s = rounds.judged.timing["solution"]["device"]["median_s"]
+        claimed_s = rounds.claimed_s
         factor, timing = relaunched.factor(claimed_s), dict(outcome.timing or {})
         if factor > 1.0:
             slower = rounds.judge(known=self._known, factor=factor)

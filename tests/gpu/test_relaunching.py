@@ -82,8 +82,8 @@ module.prepare()
 '''
 
 LIES = """
-elapsed_time = torch.cuda.Event.elapsed_time
-torch.cuda.Event.elapsed_time = lambda begin, end: 0.5 * elapsed_time(begin, end)
+elapsed_time = getattr(torch.cuda.Event, "elapsed_time", None)  # a build imports the file without a GPU
+torch.cuda.Event.elapsed_time = lambda begin, end: 0.8 * elapsed_time(begin, end)
 """
 
 

@@ -78,6 +78,8 @@ LABELS = {
     "waits_for_device": "forward waits for the GPU, or takes long to submit; this wait is part of the measured time",
     "not_queued": "calls fail or are wrong when they are submitted as one queued batch, so the measured time includes "
     "launch overhead",
+    "not_relaunched": "another process could not repeat the GPU work of a call, because host code is part of it",
+    "slower_relaunched": "another process that repeats the GPU work of a call needs longer; the longer time counts",
     "unexplained_time": "the claimed times are shorter than the harness's clock allows; the longer times count",
     "disturbed_baseline": "the reference was slower next to this solution than before it; the earlier time counts",
     "reads_unset_shared": "a kernel reads shared memory that was never written, but no output depends on it",
