@@ -46,7 +46,7 @@ NOT_RELAUNCHED = "not_relaunched"
 SLOWER_RELAUNCHED = "slower_relaunched"
 """Label: the GPU work takes longer if another process launches it, and that time counts."""
 
-SAMPLES = 24
+SAMPLES = 16
 """Cold calls to time at least in each process."""
 
 TRIES = 3

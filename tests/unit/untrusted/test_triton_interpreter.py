@@ -125,6 +125,21 @@ def test_autotuning_takes_the_first_configuration_and_needs_no_driver(folder: Pa
     assert (answer["chosen"], answer["target"], answer["processors"]) == (32, 90, 132)
 
 
+@needs_triton
+def test_races_and_accesses_out_of_bounds_are_found_by_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.hostcuda.triton_kernels", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=ROOT,
+    )
+    rows = json.loads(done.stdout.strip().splitlines()[-1])
+    assert sum(row["kind"] == "sound" for row in rows) >= 40
+    assert sum(row["kind"] != "sound" for row in rows) >= 20
+    assert [row["name"] for row in rows if not row["ok"]] == []
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

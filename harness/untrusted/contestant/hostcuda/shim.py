@@ -21,7 +21,7 @@ import torch
 from harness.hostcuda.translate.build import PreparedHeaders, prepare_headers
 from harness.hostcuda.translate.runtime_library import RuntimeLibrary
 from harness.untrusted.contestant.hostcuda.torch_cuda import patch
-from harness.untrusted.contestant.hostcuda.triton_interpreter import triton_launches
+from harness.untrusted.contestant.hostcuda.triton_interpreter import CHECKS, triton_launches
 
 __all__ = [
     "activate",
@@ -64,6 +64,7 @@ def activate(headers: PreparedHeaders | None = None, *, checked: bool = True) ->
         _bridge.activate()
         patch(runtime=_runtime, bridge=_bridge, not_emulated=note_not_emulated)
     _runtime.set_checked(checked)
+    CHECKS.enabled = checked
 
 
 def load_module(name: str, path: Path) -> ModuleType:
@@ -126,6 +127,7 @@ def clear() -> None:
     """Forget all reports, errors and constructs that were not emulated."""
     _need().clear()
     _not_emulated.clear()
+    CHECKS.findings.clear()
 
 
 def note_not_emulated(construct: str, *, line: int | None = None) -> None:
@@ -150,7 +152,7 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
         leaks: Add a `leak` for each place that allocated device memory (cudaMalloc etc.) and never freed it. For the
             end of a run.
     """
-    found = _need().reports() + [dict(item) for item in _not_emulated]
+    found = [*_need().reports(), *map(dict, _not_emulated), *map(dict, CHECKS.findings.values())]
     if leaks:
         return found + _leaks(since_mark=False)
     if _calls is None or _calls < _CALLS_THAT_TELL:

@@ -11,19 +11,24 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
 from harness.untrusted.contestant.hostcuda.torch_lacking import refuse
+from harness.untrusted.contestant.hostcuda.triton_checks import TritonChecks
 
-__all__ = ["interpret_triton", "triton_launches"]
+__all__ = ["CHECKS", "interpret_triton", "triton_launches"]
+
+
+CHECKS = TritonChecks()
+"""Findings about the kernels of this process."""
 
 
 def interpret_triton(begins: Callable[[str | None], None], not_emulated: Callable[[str], None]) -> None:
-    """Make every later import of Triton interpret its kernels.
+    """Make every later import of Triton interpret its kernels, with `CHECKS`.
 
     Args:
         begins: Called with the name of a kernel as it is launched, and with None as it ends.
@@ -123,12 +128,36 @@ def _count_launches(module: ModuleType) -> None:
             result = original(self, *arguments, **{key: value for key, value in named.items() if key not in foreign})
         finally:
             _tell(None)
+            CHECKS.end()
         held = self.grid if isinstance(self.grid, tuple | list) and all(isinstance(n, int) for n in self.grid) else ()
         x, y, z = (*held, 1, 1, 1)[:3] if held else (0, 0, 0)
         _launched[name] = (_launched.get(name, (0, ()))[0] + 1, (x, y, z))
         return result
 
     executor.__call__ = counted
+    to_host = executor._init_args_hst
+
+    def checked(self: Any, arguments: Any, named: Any) -> Any:
+        """Tell the checks which tensors the kernel gets, as the interpreter copied them."""
+        held = to_host(self, arguments, named)
+        positional, by_name = held
+        given = [*zip(self.arg_names, positional, strict=False), *by_name.items()]
+        CHECKS.begin(str(getattr(self.fn, "__name__", "kernel")), list(_tensors(given)))
+        return held
+
+    executor._init_args_hst = checked
+    CHECKS.watch(module)
+
+
+def _tensors(given: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors in a kernel's arguments, with their parameters' names."""
+    for name, value in given:
+        if isinstance(value, tuple):
+            yield from _tensors((name, item) for item in value)
+        elif hasattr(value, "untyped_storage"):
+            yield name, value
+        elif hasattr(value, "base"):
+            yield from _tensors([(name, value.base)])  # a tensor descriptor, or a tensor under another type
 
 
 def _tell(kernel: str | None) -> None:

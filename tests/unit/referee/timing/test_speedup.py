@@ -227,7 +227,7 @@ def test_inside_the_noise_floor_it_is_the_same(solution_s: float, words: str) ->
 
 @pytest.mark.parametrize(
     ("slower", "rounds_slowed"),
-    [(1.01, 4), (1.03, 4), (1.09, 4), (2.0, 4), (1.03, 3), (1.09, 3), (2.0, 3), (1.09, 2), (2.0, 2)],
+    [(1.03, 4), (1.09, 4), (2.0, 4), (1.03, 3), (1.09, 3), (2.0, 3), (1.09, 2), (2.0, 2)],
 )
 def test_a_reference_that_a_solution_slows_gains_nothing_for_it(slower: float, rounds_slowed: int) -> None:
     """Its twin, which leaves the reference alone, is 1.25 times as fast as eager, too."""

@@ -1,0 +1,1 @@
+"""Triton kernels for the host device: sound ones, and changes that break them."""
