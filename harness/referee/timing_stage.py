@@ -65,7 +65,10 @@ WORTH_A_GAP_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JudgedRounds:
-    """Accepted times of a solution, and how to judge them again (`judge_times` with all other arguments)."""
+    """Accepted times of a solution, and how to judge them again.
+
+    `judge` is `judge_times` with all arguments but `known` and `factor`.
+    """
 
     judged: JudgedTimes
     judge: Callable[..., JudgedTimes]
@@ -206,7 +209,7 @@ class TimingStage:
         return self._by_relaunched(rounds, outcome, relaunched)
 
     def _relaunching(self, rounds: _JudgedRounds) -> Relaunching | None:
-        """Return how to launch the solution's work elsewhere, for calls that are short enough to need it."""
+        """Return how to relaunch the solution's work; None for long calls."""
         known, client, context = self._known, self._client, self._context
         if known is None or rounds.claimed_s >= NONSTOP_BELOW_S:
             return None
@@ -220,7 +223,7 @@ class TimingStage:
         )
 
     def _by_relaunched(self, rounds: _JudgedRounds, outcome: Outcome, relaunched: RelaunchedTimes) -> Outcome:
-        """Return the outcome with the relaunched work's time, which counts if it is longer."""
+        """Return the outcome with the relaunched work's time, if it is longer."""
         claimed_s = rounds.claimed_s
         factor, timing = relaunched.factor(claimed_s), dict(outcome.timing or {})
         if factor > 1.0:
@@ -287,7 +290,7 @@ class TimingStage:
         return self._passed(Outcome(status=Status.passed, reason=judged.reason, speedup=speedup, timing=timing))
 
     def _sets(self, call_s: float) -> int:
-        """Return the number of input sets of a burst; `call_s` is the time of a call on the host device."""
+        """Return the number of input sets of a burst, for calls of `call_s` seconds."""
         sets = min(len(self._client.workspace.sets), self._client.config.sets_per_burst + EXTRA_SETS)
         on_host = self._client.config.device is DeviceKind.HOST
         # Else a network on the CPU takes a minute for the least number of rounds.

@@ -213,7 +213,7 @@ class ContestantClient:
         return compared
 
     def _attach(self, lanes: Mapping[int, EmptyTimed] | None, *, unless_known: bool = False) -> Compared | None:
-        """Attach to the workspace, and time empty kernels if there are the referee's to compare."""
+        """Attach to the workspace; time empty kernels if there are the referee's."""
         workspace, config = self.workspace, self.config
         one_queue, known = self.contestant.has_one_queue, empty_kernel.of(workspace.device)
         request = attach_request(config, workspace, records=True)

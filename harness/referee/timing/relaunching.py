@@ -91,7 +91,7 @@ class RelaunchedTimes:
         return 1.0 + beyond_s / claimed_s if beyond_s > max(SLACK * claimed_s, SLACK_S) else 1.0
 
     def hidden_s(self, claimed_s: float) -> float:
-        """Return the largest lie about a call that would not have counted, in seconds; infinite without times."""
+        """Return the largest lie that would not have counted, in seconds a call."""
         return math.inf if self.lack else max(SLACK * claimed_s, SLACK_S, claimed_s - self._typical_s())
 
     def to_json(self, claimed_s: float) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class Relaunching:
         self._spent_s = 0.0
 
     def record(self) -> None:
-        """Let the contestant record a call and copy the recording out. It may be dead afterwards."""
+        """Let the contestant record a call; it may be dead afterwards."""
         begin = time.perf_counter()
         try:
             self._lack = self._record()

@@ -133,13 +133,16 @@ class CopyBytes(ctypes.Structure):
 
 
 class FillBytes(ctypes.Structure):
-    """Parameters of `cuMemsetD8Async` and its kin; narrow values leave bytes undefined."""
+    """Parameters of `cuMemsetD8Async` and its kin.
+
+    Narrow values leave bytes undefined.
+    """
 
     _fields_ = (("target", ctypes.c_uint64), ("value", _UINT), ("count", ctypes.c_size_t), ("stream", _VOID))
 
 
 class Allocation(ctypes.Structure):
-    """First parameters of `cuMemAlloc` and its kin: where the address is stored, and bytes."""
+    """First parameters of `cuMemAlloc` and its kin: place of the address, bytes."""
 
     _fields_ = (("address", _VOID), ("nbytes", ctypes.c_size_t))
 

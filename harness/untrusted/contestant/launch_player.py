@@ -119,7 +119,10 @@ class LaunchPlayer:
         return flat.view(kind).as_strided(shape, strides)
 
     def _kernel(self, symbol: str, attributes: list[list[int]], images: list[int]) -> tuple[Any, Any]:
-        """Return function and module of the newest image with a kernel of this name and these attributes."""
+        """Return function and module of a recorded kernel.
+
+        Of several images with a kernel of this name and these attributes, the newest counts.
+        """
         wanted = {held[0]: held[1] for held in attributes}
         for number in reversed(images):
             if number not in self._modules:

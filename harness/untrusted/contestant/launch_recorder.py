@@ -79,7 +79,7 @@ class NotRecorded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kernel:
+class _RecordedKernel:
     """A kernel's identity, and offset and size in bytes of each parameter."""
 
     number: int
@@ -107,7 +107,7 @@ class LaunchRecorder:
         self._steps: list[list[Any]] | None = None
         self._scratch: list[tuple[int, int]] = []
         self._result: object = None
-        self._kernels: dict[int, _Kernel] = {}
+        self._kernels: dict[int, _RecordedKernel] = {}
         self._streams: list[int] = []
         self._lack = ""
         self._on_callback = _Callback(self._notice)
@@ -116,7 +116,10 @@ class LaunchRecorder:
         self._cupti.ask("cuptiEnableCallback", 1, self._subscriber, _RESOURCE, _MODULE_LOADED)
 
     def around(self, call: Callable[[], object]) -> object:
-        """Run `call()` and record what it submits; return its result, which stays alive until `recording`."""
+        """Run `call()` and record what it submits; return its result.
+
+        The result stays alive until `recording`.
+        """
         self._steps, self._kernels, self._scratch, self._lack = [], {}, [], ""
         self._streams = [torch.cuda.current_stream().cuda_stream]
         self._cupti.ask("cuptiEnableDomain", 1, self._subscriber, _DRIVER)
@@ -256,7 +259,7 @@ class LaunchRecorder:
         *blocks, shared = shape
         return ["kernel", kernel.number, blocks, shared, stream, bytes(values).hex(), attributes]
 
-    def _kernel(self, handle: int, symbol: bytes | None) -> _Kernel:
+    def _kernel(self, handle: int, symbol: bytes | None) -> _RecordedKernel:
         if handle not in self._kernels:
             function = ctypes.c_void_p(handle)
             module = ctypes.c_void_p()
@@ -271,7 +274,7 @@ class LaunchRecorder:
                 layout.append((offset.value, size.value))
             if symbol is None:
                 raise NotRecorded("a kernel has no name")
-            self._kernels[handle] = _Kernel(
+            self._kernels[handle] = _RecordedKernel(
                 number=len(self._kernels),
                 symbol=symbol.decode(),
                 function=function.value or 0,
@@ -280,7 +283,7 @@ class LaunchRecorder:
             )
         return self._kernels[handle]
 
-    def _variables(self, kernel: _Kernel, images: Sequence[bytes]) -> Iterator[tuple[str, int, int]]:
+    def _variables(self, kernel: _RecordedKernel, images: Sequence[bytes]) -> Iterator[tuple[str, int, int]]:
         """Yield name, address and bytes of the variables of a kernel's module."""
         module, address, nbytes = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_size_t()
         if self._driver.code("cuFuncGetModule", ctypes.byref(module), ctypes.c_void_p(kernel.function)) != 0:
