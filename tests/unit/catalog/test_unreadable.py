@@ -155,7 +155,7 @@ def test_problems_list_and_show(place: Path, call: Call) -> None:
     assert "level1/19" in listed.out
     assert "level1/16" not in listed.out
     assert WHY in listed.err
-    assert "precision must be one of fp32, tf32, fp16, bf16, fp8, not 'fp31'" in listed.err
+    assert "precision must be one of fp32, tf32, fp16, bf16, int8, fp8_e4m3, mxfp8, fp8_e5m2, fp8, nvfp4, int4, mxfp4, not 'fp31'" in listed.err
     as_json = call("problems", "list", "--json", "--quick")
     assert as_json.code == 3
     assert [item["id"] for item in json.loads(as_json.out)] == ["level1/19"]

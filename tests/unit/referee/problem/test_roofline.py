@@ -11,7 +11,7 @@ from harness.devices.gpu_specs import Peaks
 from harness.referee.problem.flops import Traffic
 from harness.referee.problem.roofline import DeclaredLeast, speed_of_light, trust_floor
 
-FP32, TF32, FP16, BF16, FP8 = PrecisionClass
+FP32, TF32, FP16, BF16, FP8 = map(PrecisionClass, ("fp32", "tf32", "fp16", "bf16", "fp8"))
 
 MEASURED = Peaks(
     name="made up",
