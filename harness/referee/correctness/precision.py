@@ -209,7 +209,8 @@ class TensorComparison:
     nothing was compared. `wrong` counts the entries beyond `wrong_beyond` (scaled) or of another kind; it is determined
     only if a limit is exceeded, and `rest_rms_error` is then the error without them. `borrowed` counts entries that are
     accepted because they equal the float32 reference, if that differs from the truth in kind. `index_of` is the
-    operator whose indices were judged by the values that they point to (`problem/choices.py`).
+    operator whose indices were judged by the values that they point to (`problem/choices.py`). `code` says that the
+    output was rounded by the reference and is judged by the values before (`problem/codes.py`).
     """
 
     dtype: str
@@ -231,15 +232,16 @@ class TensorComparison:
     worst: Element | None = None
     pattern: str = ""
     index_of: str | None = None
+    code: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; non-finite numbers become strings.
 
-        `index_of` is left out if it is None.
+        `index_of` and `code` are left out if they say nothing.
         """
         value: dict[str, Any] = to_json(replace(self, first=None, worst=None))
-        if self.index_of is None:
-            del value["index_of"]
+        for name in [name for name in ("index_of", "code") if not value[name]]:
+            del value[name]
         return value | {"first": self.first and self.first.to_json(), "worst": self.worst and self.worst.to_json()}
 
     def within(self, limits: ErrorLimits) -> bool:

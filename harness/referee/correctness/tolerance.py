@@ -32,6 +32,7 @@ from harness.referee.correctness.precision import (
     rounding_factor,
 )
 from harness.referee.problem.chunks import TEMPORARY_BYTES, slices
+from harness.referee.problem.codes import OutputKind
 from harness.referee.problem.stress_variants import LARGE_VALUES, STRUCTURED
 from harness.referee.problem.truth import Traits
 
@@ -56,7 +57,7 @@ __all__ = [
     "kernelbench_rule",
     "limits_for",
     "longest_sum",
-    "of_indices",
+    "of_kinds",
     "reached_class",
     "roundable",
     "sensitivities",
@@ -82,9 +83,9 @@ def limits_for(
     """Return the limits of a precision class for one tensor.
 
     The limits of the class (`class_limits`) are raised to four times the float32 reference's own error. They are also
-    raised to a multiple (`rounding_factor`) of the error of rounding inputs and weights to the class (RMS limits up to
-    `MOST_RMS`), which no answer of the class can avoid. Indices whose values float32 computes exactly, such as inputs, must in fp32 point to
-    the same values. The note says which of these applied.
+    raised to a multiple (`rounding_factor`) of the error of rounding inputs and weights to the class, which no answer
+    of the class can avoid (RMS limits up to `MOST_RMS`). Indices whose values float32 computes exactly, such as inputs,
+    must in fp32 point to the same values. The note says which of these applied.
 
     Args:
         required: The precision class.
@@ -125,15 +126,18 @@ def limits_for(
     return ErrorLimits(rms=rms, max=largest, note="; ".join(notes)) if notes else base
 
 
-def of_indices(comparisons: Sequence[TensorComparison], choosing: Mapping[int, str]) -> tuple[TensorComparison, ...]:
-    """Mark comparisons of values that indices point to.
+def of_kinds(comparisons: Sequence[TensorComparison], kinds: Mapping[int, OutputKind]) -> tuple[TensorComparison, ...]:
+    """Mark comparisons of values that indices point to, and of codes.
 
     Args:
         comparisons: One for each output.
-        choosing: Operators that chose, by output number (`Answer.choosing`).
+        kinds: By output number (`Answer.kinds`).
     """
     return tuple(
-        replace(c, dtype="int64", index_of=choosing[n]) if n in choosing else c for n, c in enumerate(comparisons)
+        c
+        if (kind := kinds.get(n)) is None
+        else replace(c, dtype=kind.dtype, index_of=kind.operator, code=kind.operator is None)
+        for n, c in enumerate(comparisons)
     )
 
 
@@ -344,6 +348,8 @@ def _explain(
 ) -> tuple[Status, str]:
     """Return status and one line for an output outside its limits."""
     where = f", first at {list(c.first.index)}: {_got(c.first)}" if c.first else ""
+    if c.code and c.first:
+        where += f" beyond half a step of {c.dtype}"
     unwritten = f"; {c.unwritten} were never written" if c.unwritten else ""
     pattern = f"; pattern: {c.pattern}" if c.pattern else ""
     if c.non_finite_mismatches:

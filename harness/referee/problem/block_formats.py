@@ -3,8 +3,8 @@
 Trusted side; pure functions in float64. They say how far apart the numbers of a format lie around each value, so that
 `rounding.py` can round to them. Sources of the definitions:
 
-* mxfp8 and mxfp4: "OCP Microscaling Formats (MX) Specification", version 1.0 (2023), sections 5 and 6. 32 values share a
-  power of two; larger values saturate.
+* mxfp8 and mxfp4: "OCP Microscaling Formats (MX) Specification", version 1.0 (2023), sections 5 and 6. 32 values share
+  a power of two; larger values saturate.
 * nvfp4: NVIDIA, "Introducing NVFP4" (2025). 16 values share a scale in e4m3, and a tensor shares one in float32.
 * int8 and int4: symmetric numbers of which a group of 128 shares its largest magnitude as scale (E. Frantar et al.,
   "GPTQ", arXiv:2210.17323; J. Lin et al., "AWQ", arXiv:2306.00978).

@@ -20,8 +20,9 @@ COARSER = {INT8: E4M3, E4M3: E5M2, MXFP8: E5M2, E5M2: NVFP4, NVFP4: MXFP4}
 DRAWS = {
     "normal": torch.randn,
     "uniform": lambda *shape, generator: torch.rand(*shape, generator=generator) - 0.5,
-    "heavy tails": lambda *shape, generator: torch.randn(*shape, generator=generator)
-    * (0.5 + torch.rand(*shape, generator=generator)).log().exp2(),
+    "heavy tails": lambda *shape, generator: (
+        torch.randn(*shape, generator=generator) * (0.5 + torch.rand(*shape, generator=generator)).log().exp2()
+    ),
 }
 
 
