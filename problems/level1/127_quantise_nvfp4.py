@@ -12,8 +12,8 @@ class Model(nn.Module):
     """Scales every block so that its largest magnitude becomes 6, by a scale that is itself rounded to e4m3.
 
     NVIDIA, "Introducing NVFP4 for Efficient and Accurate Low-Precision Inference" (2025). The numbers of e2m1 are 0,
-    0.5, 1, 1.5, 2, 3, 4 and 6, by rising code; the sign is bit 3. Ties go to the even code. The tensor's scale is given,
-    as after calibration. With x in bfloat16, division in float32 leaves one right code for every value.
+    0.5, 1, 1.5, 2, 3, 4 and 6, by rising code; the sign is bit 3. Ties go to the even code. The tensor's scale is
+    given, as after calibration. With x in bfloat16, division in float32 leaves one right code for every value.
     """
 
     def forward(self, x: torch.Tensor, tensor_scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Linear layer in eight-bit floating point: scales for 1 x 128 groups of activations and 128 x 128 blocks of weights."""
+"""Linear layer in e4m3 with scales for 1 x 128 groups of activations and 128 x 128 blocks of weights."""
 
 import torch
 import torch.nn as nn

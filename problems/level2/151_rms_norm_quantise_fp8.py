@@ -15,7 +15,7 @@ class Model(nn.Module):
     """
 
     def forward(self, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """x: (rows, features) in bfloat16, weight: (features,). Returns e4m3 of the shape of x, and scales (rows, 1)."""
+        """x: (rows, features) in bfloat16, weight: (features,). Returns e4m3 like x, and scales (rows, 1)."""
         values = x.to(weight.dtype)
         mean_square = (values * values).mean(dim=1, keepdim=True)
         normed = values * torch.rsqrt(mean_square + epsilon) * weight

@@ -110,26 +110,40 @@ class Codes:
             self._rounded.append((out, given))
         elif func is _ATEN.clamp.default and (values := self._before(given)) is not None:
             self._rounded.append((out, _ATEN.clamp.default(values, *args[1:], **kwargs)))
+        elif func is _ATEN.clone.default and given.dtype in (*_FLOATS, *_WHOLE):
+            self._add(self._viewed(given), out)
         elif func is _ATEN._to_copy.default and given.is_floating_point() and given.element_size() > 1:
-            before = given if out.dtype in _FLOATS else self._before(given) if out.dtype in _WHOLE else None
-            if before is not None:
-                self._found.append((CodeChoice(values=before, index=out), times_written(before)))
+            self._add(given if out.dtype in _FLOATS else self._before(given) if out.dtype in _WHOLE else None, out)
+
+    def _add(self, values: torch.Tensor | None, codes: torch.Tensor) -> None:
+        """Record codes and the values that they were rounded from, with the strides of the codes."""
+        if values is None:
+            return
+        if values.stride() != codes.stride() or values.is_inference():
+            values = torch.empty_strided(codes.shape, codes.stride(), dtype=values.dtype, device=values.device).copy_(
+                values
+            )
+        self._found.append((CodeChoice(values=values, index=codes), times_written(values)))
 
     def _before(self, whole: torch.Tensor) -> torch.Tensor | None:
         return next((values for rounded, values in self._rounded if rounded is whole), None)
 
-    def of(self, leaf: torch.Tensor) -> CodeChoice | None:
-        """Return the record of an output, unless it or the values before were written to since.
-
-        The output may have another shape than the operator's result.
-        """
+    def _viewed(self, codes: torch.Tensor) -> torch.Tensor | None:
+        """Return the values of these codes, which may be a view; None if they were written to since."""
         for choice, written in reversed(self._found):
-            index = choice.index
-            same = (leaf.data_ptr(), leaf.dtype, leaf.numel()) == (index.data_ptr(), index.dtype, index.numel())
-            if not same or times_written(choice.values) != written or times_written(leaf):
+            index, values = choice.index, choice.values
+            if codes.untyped_storage().data_ptr() != index.untyped_storage().data_ptr() or codes.dtype != index.dtype:
                 continue
-            if leaf.shape == index.shape and leaf.stride() == index.stride():
-                return choice
-            if leaf.is_contiguous() and index.is_contiguous():
-                return CodeChoice(values=choice.values.reshape(leaf.shape), index=leaf)
+            if times_written(codes) or times_written(values) != written:
+                return None
+            offset = codes.storage_offset() - index.storage_offset() + values.storage_offset()
+            return values.as_strided(codes.shape, codes.stride(), offset)
         return None
+
+    def of(self, leaf: torch.Tensor) -> CodeChoice | None:
+        """Return the record of an output: the result of a rounding operator, or a view or a copy of it.
+
+        There is none if it or the values before were written to since.
+        """
+        values = self._viewed(leaf) if leaf.numel() and leaf.dtype in (*_FLOATS, *_WHOLE) else None
+        return None if values is None else CodeChoice(values=values, index=leaf)

@@ -39,6 +39,9 @@ ROUNDINGS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "int8": int8,
     "clamped first": lambda x: x.clamp(-7, 7).round().to(torch.int8),
     "reshaped": lambda x: x.to(E4M3).view(100, -1),
+    "transposed": lambda x: x.view(100, -1).T.to(E4M3).T,
+    "transposed and copied": lambda x: x.view(100, -1).T.to(E4M3).flatten(),
+    "part of it": lambda x: int8(x.view(100, -1))[3:, ::2],
 }
 
 
@@ -106,6 +109,8 @@ def test_only_results_of_rounding_are_codes() -> None:
     assert recorded(lambda v: v.to(torch.int8), x) is None, "conversions to integers cut"
     assert recorded(lambda v: v.to(torch.bfloat16), x) is None
     assert recorded(lambda v: int8(v) + 1, x) is None
+    assert recorded(lambda v: v.to(E4M3).view(torch.uint8), x) is None
+    assert recorded(lambda v: v.to(E4M3)[:0], x) is None
     assert recorded(lambda v: v.to(E4M3).to(E5M2), x) is None
     assert recorded(lambda v: int8(v).add_(1), x) is None, "written to since"
     kind = recorded(int8, x)
