@@ -1,0 +1,148 @@
+"""What makes an honest solution of a low-precision problem too exact, or too coarse, for its problem.
+
+Each entry replaces one text of the solution. `bf16` computes in bfloat16 what the problem defines in a narrower or in a
+wider type: it leaves the quantisation out, or rounds on the way to the codes. `coarser` takes the next coarser format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SOLUTIONS = "solutions/quantised"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoiled:
+    """A text of an honest solution, and what takes its place."""
+
+    text: str
+    bf16: str
+    coarser: str
+
+    def variants(self, source: str) -> dict[str, str]:
+        """Return the sources of both variants; the text must occur once."""
+        assert source.count(self.text) == 1, self.text
+        return {"bf16": source.replace(self.text, self.bf16), "coarser": source.replace(self.text, self.coarser)}
+
+
+E5M2_IN_E4M3 = ".to(torch.float8_e5m2).float().to(torch.float8_e4m3fn)"
+TWO_BITS = "torch.ldexp((torch.frexp({0}).mantissa * 4).round() / 4, torch.frexp({0}).exponent)"
+
+
+def _codes(given: str, scale: str = "scale") -> Spoiled:
+    text = f"return ({given} * (1 / {scale})).to(torch.float8_e4m3fn)"
+    return Spoiled(
+        text=text,
+        bf16=f"return ({given}.bfloat16() * (1 / {scale}).bfloat16()).to(torch.float8_e4m3fn)",
+        coarser=f"return ({given} * (1 / {scale})){E5M2_IN_E4M3}",
+    )
+
+
+_NARROW = Spoiled(
+    text="return scaled.to(torch.float8_e4m3fn)",
+    bf16="return scaled.bfloat16()",
+    coarser="return scaled.to(torch.float8_e5m2)",
+)
+_NARROW_MX = Spoiled(
+    text="return scaled.clamp(-448, 448).to(torch.float8_e4m3fn)",
+    bf16="return scaled.bfloat16()",
+    coarser="return scaled.clamp(-448, 448).to(torch.float8_e5m2)",
+)
+
+
+def _weights(text: str, levels: int) -> Spoiled:
+    """Weights in bfloat16, and weights with every second number only."""
+    return Spoiled(
+        text=text,
+        bf16=f"{text}.bfloat16().float()",
+        coarser=text.replace("q.", f"((q // {levels} * {levels}) + {levels // 2}).", 1),
+    )
+
+
+_KEPT = Spoiled(
+    text="return values.float()",
+    bf16="return values.bfloat16().float()",
+    coarser="return values.to(torch.float8_e4m3fn).float() if values.dtype.itemsize > 1 else values.float()",
+)
+
+SPOILED: Mapping[str, Spoiled] = {
+    "level1/122_torch.py": _codes("x"),
+    "level1/123_torch.py": Spoiled(
+        text="return (x * (1 / scale)).to(torch.float8_e5m2)",
+        bf16="return (x.bfloat16() * (1 / scale).bfloat16()).to(torch.float8_e5m2)",
+        coarser=f"return {TWO_BITS.format('(x * (1 / scale))')}.to(torch.float8_e5m2)",
+    ),
+    "level1/124_torch.py": _codes("x"),
+    "level1/125_torch.py": Spoiled(
+        text="return scaled.clamp(-448, 448).to(torch.float8_e4m3fn)",
+        bf16="return scaled.bfloat16().clamp(-448, 448).to(torch.float8_e4m3fn)",
+        coarser=f"return scaled.clamp(-448, 448){E5M2_IN_E4M3}",
+    ),
+    "level1/126_torch.py": Spoiled(
+        text="return scaled\n",
+        bf16="return scaled.bfloat16().float()\n",
+        coarser="return scaled.round()\n",  # whole numbers of three bits and a sign
+    ),
+    "level1/127_torch.py": Spoiled(
+        text="return blocked / unit",
+        bf16="return blocked.bfloat16().float() / unit",
+        coarser="return blocked / torch.exp2(torch.log2(unit).floor())",  # the scale of mxfp4
+    ),
+    "level1/128_torch.py": Spoiled(
+        text="return numbers * scale",
+        bf16="return (numbers.bfloat16() * scale.bfloat16()).float()",
+        coarser="return numbers * torch.exp2(torch.log2(scale).floor())",
+    ),
+    "level1/129_torch.py": Spoiled(
+        text="return grouped / scale",
+        bf16="return (grouped.bfloat16() / scale.bfloat16()).float()",
+        coarser="return (grouped / scale / 2).round() * 2 - (grouped > 6 * scale).float()",  # three bits
+    ),
+    "level1/130_torch.py": _codes("values"),
+    "level2/140_torch.py": _NARROW,
+    "level2/141_torch.py": _NARROW,
+    "level2/142_torch.py": _NARROW,
+    "level2/143_torch.py": Spoiled(
+        text="return scaled.clamp(-57344, 57344).to(torch.float8_e5m2)",
+        bf16="return scaled.clamp(-57344, 57344).bfloat16()",
+        coarser=f"return {TWO_BITS.format('scaled.clamp(-57344, 57344)')}",
+    ),
+    "level2/144_torch.py": _NARROW_MX,
+    "level2/145_torch.py": _NARROW_MX,
+    "level2/146_torch.py": Spoiled(
+        text="return torch.copysign((size / step).round() * step, scaled)",
+        bf16="return scaled.bfloat16().float()",
+        coarser="return scaled.round()",
+    ),
+    "level2/147_torch.py": Spoiled(
+        text="return scaled.round()",
+        bf16="return scaled.bfloat16()",
+        coarser="return (scaled / 16).round() * 16",  # four bits
+    ),
+    "level2/148_torch.py": Spoiled(
+        text="return (q.float().view(*scale.shape, -1) * scale.float()[:, :, None]).flatten(1)",
+        bf16="return (q.bfloat16().view(*scale.shape, -1) * scale.bfloat16()[:, :, None]).flatten(1).float()",
+        coarser="return ((q / 16).round().mul(16).view(*scale.shape, -1) * scale.float()[:, :, None]).flatten(1)",
+    ),
+    "level2/149_torch.py": Spoiled(
+        text="return ((q.view(*scale.shape, -1) - zero[:, :, None]).float() * scale.float()[:, :, None]).flatten(1)",
+        bf16="return ((q.view(*scale.shape, -1) - zero[:, :, None]).bfloat16() * scale.bfloat16()[:, :, None])"
+        ".flatten(1).float()",
+        coarser="return (((q // 2 * 2).view(*scale.shape, -1) - zero[:, :, None]).float() * scale.float()[:, :, None])"
+        ".flatten(1)",
+    ),
+    "level2/150_torch.py": Spoiled(
+        text="return (q.view(scale.shape[0], -1, scale.shape[1]) - zero[:, None]).float() * scale.float()[:, None]",
+        bf16="return ((q.view(scale.shape[0], -1, scale.shape[1]) - zero[:, None]).bfloat16()"
+        " * scale.bfloat16()[:, None]).float()",
+        coarser="return ((q // 2 * 2).view(scale.shape[0], -1, scale.shape[1]) - zero[:, None]).float()"
+        " * scale.float()[:, None]",
+    ),
+    "level2/151_torch.py": _codes("normed"),
+    "level2/152_torch.py": _codes("gated"),
+    "level2/153_torch.py": _KEPT,
+    "level2/154_torch.py": _KEPT,
+    "level2/155_torch.py": _KEPT,
+}
+"""By path below `solutions/quantised`."""
