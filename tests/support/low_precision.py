@@ -51,14 +51,11 @@ _NARROW_MX = Spoiled(
 )
 
 
-def _weights(text: str, levels: int) -> Spoiled:
-    """Weights in bfloat16, and weights with every second number only."""
-    return Spoiled(
-        text=text,
-        bf16=f"{text}.bfloat16().float()",
-        coarser=text.replace("q.", f"((q // {levels} * {levels}) + {levels // 2}).", 1),
-    )
-
+_CUDA_CODES = Spoiled(
+    text="#define ROUNDED(v) __nv_fp8_e4m3(v)",
+    bf16="#define ROUNDED(v) __nv_fp8_e4m3(__bfloat162float(__float2bfloat16(v)))",
+    coarser="#define ROUNDED(v) __nv_fp8_e4m3(float(__nv_fp8_e5m2(v)))",
+)
 
 _KEPT = Spoiled(
     text="return values.float()",
@@ -144,5 +141,28 @@ SPOILED: Mapping[str, Spoiled] = {
     "level2/153_torch.py": _KEPT,
     "level2/154_torch.py": _KEPT,
     "level2/155_torch.py": _KEPT,
+    "level1/122_cuda.py": _CUDA_CODES,
+    "level1/125_cuda.py": _CUDA_CODES,
+    "level1/127_cuda.py": Spoiled(
+        text="#define SCALED(v, unit) ((v) / (unit))",
+        bf16="#define SCALED(v, unit) (__bfloat162float(__float2bfloat16(v)) / (unit))",
+        coarser="#define SCALED(v, unit) ((v) / exp2f(floorf(log2f(unit))))",
+    ),
+    "level1/128_cuda.py": Spoiled(
+        text="#define KEPT(v) (v)",
+        bf16="#define KEPT(v) __bfloat162float(__float2bfloat16(v))",
+        coarser="#define KEPT(v) exp2f(floorf(log2f(v)))",
+    ),
+    "level2/141_cuda.py": Spoiled(
+        text="#define ROUNDED(v) float(__nv_fp8_e4m3(v))",
+        bf16="#define ROUNDED(v) __bfloat162float(__float2bfloat16(v))",
+        coarser="#define ROUNDED(v) float(__nv_fp8_e5m2(v))",
+    ),
+    "level2/149_cuda.py": Spoiled(
+        text="#define WEIGHT(q, zero, scale) (((int)(q) - (int)(zero)) * (scale))",
+        bf16="#define WEIGHT(q, zero, scale) __bfloat162float(__float2bfloat16(((int)(q) - (int)(zero)) * (scale)))",
+        coarser="#define WEIGHT(q, zero, scale) (((int)(q) / 2 * 2 - (int)(zero)) * (scale))",
+    ),
+    "level2/151_cuda.py": _CUDA_CODES,
 }
 """By path below `solutions/quantised`."""
