@@ -24,7 +24,8 @@ class Model(nn.Module):
         turned = values.flatten(1).T.unflatten(1, (-1, group_size))
         largest = turned.abs().amax(dim=2, keepdim=True)
         turned_scale = largest / 448
-        return (turned / turned_scale).to(torch.float8_e4m3fn).flatten(1), turned_scale.flatten(1)
+        turned_codes = (turned / turned_scale).to(torch.float8_e4m3fn)
+        return turned_codes.flatten(1).contiguous(), turned_scale.flatten(1).contiguous()
 
 
 def get_inputs():
