@@ -6,8 +6,20 @@ wider type: it leaves the quantisation out, or rounds on the way to the codes. `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from harness.catalog import Catalog, load_problems
+from harness.devices.device import Device
+from harness.protocol.tensor_tree import flatten, unflatten
+from harness.referee.problem.loader import load_reference
+from harness.referee.problem.truth import Reference
+from harness.referee.soundness.samples import Leaves, ReferenceCall, SampleDrawer, make_sample
+from tests.support.paths import ROOT
 
 SOLUTIONS = "solutions/quantised"
 
@@ -166,3 +178,39 @@ SPOILED: Mapping[str, Spoiled] = {
     "level2/151_cuda.py": _CUDA_CODES,
 }
 """By path below `solutions/quantised`."""
+
+TORCH = [label for label in SPOILED if label.endswith("_torch.py")]
+
+
+@cache
+def _problems() -> Catalog:
+    return load_problems(ROOT / "problems")
+
+
+def source_of(label: str) -> str:
+    """Return the text of an honest solution."""
+    return (ROOT / SOLUTIONS / label).read_text(encoding="utf-8")
+
+
+def problem_of(label: str) -> str:
+    """Return the problem of a solution, such as `level1/122`."""
+    return label.partition("_")[0]
+
+
+def calls_of(key: str, device: Device) -> Iterator[ReferenceCall]:
+    """Yield the calls that a solution is judged with, at the small sizes."""
+    problem = _problems()[key]
+    reference = load_reference(problem, problem.workloads["small"])
+    oracle, drawer = Reference(reference, device, seed=7), SampleDrawer(reference, device)
+    leaves, tree = drawer.inputs("own")
+    oracle.try_out(unflatten(tree, [leaf.clone() for leaf in leaves]), 7)
+    first = make_sample("own", leaves, tree, 7, oracle, problem.precision)
+    return drawer.samples(oracle, problem, problem.precision, first)
+
+
+def outputs_of(source: str, call: ReferenceCall) -> Leaves:
+    """Return the outputs of a solution that needs no compiler, run in this process."""
+    space: dict[str, Any] = {}
+    exec(compile(source, "solution", "exec"), space)
+    with torch.no_grad():
+        return tuple(flatten(space["ModelNew"]()(*unflatten(call.tree, list(call.inputs))))[0])
