@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 
-rows = 8192
+rows = 4096
 blocks = 512
 block_size = 16
 

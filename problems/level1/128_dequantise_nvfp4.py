@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 
-rows = 16384
+rows = 8192
 blocks = 512
 block_size = 16
 

@@ -56,8 +56,13 @@ def harness() -> Iterator[Harness]:
         yield harness
 
 
-@pytest.mark.parametrize("label", SPOILED)
-def test_an_evaluation_says_the_same(label: str, harness: Harness, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def gpu_harness() -> Iterator[Harness]:
+    with Harness(device="cuda") as harness:
+        yield harness
+
+
+def evaluate(label: str, harness: Harness, tmp_path: Path) -> None:
     source = source_of(label)
     sources = {"honest": source, **SPOILED[label].variants(source)}
     files = {name: tmp_path / f"{name}.py" for name in sources}
@@ -68,3 +73,14 @@ def test_an_evaluation_says_the_same(label: str, harness: Harness, tmp_path: Pat
     assert results["honest"].status is Status.passed, results["honest"].reason
     for name in ("bf16", "coarser"):
         assert results[name].status in WRONG, (name, results[name].status, results[name].reason)
+
+
+@pytest.mark.parametrize("label", SPOILED)
+def test_an_evaluation_says_the_same(label: str, harness: Harness, tmp_path: Path) -> None:
+    evaluate(label, harness, tmp_path)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("label", SPOILED)
+def test_so_does_one_on_a_gpu_at_full_size(label: str, gpu_harness: Harness, tmp_path: Path) -> None:
+    evaluate(label, gpu_harness, tmp_path)
