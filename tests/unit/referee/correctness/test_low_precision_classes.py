@@ -49,12 +49,13 @@ def test_operands_of_a_class_reach_it(precision: PrecisionClass, terms: int) -> 
     assert errors(precision, terms).within(limits_for(precision))
 
 
-@pytest.mark.parametrize("draw", DRAWS)
-@pytest.mark.parametrize("precision", COARSER)
+@pytest.mark.parametrize(
+    ("precision", "draw"),
+    # The largest values of a block saturate in MX: of uniform ones, mxfp8 errs as much as e5m2.
+    [(precision, draw) for precision in COARSER for draw in DRAWS if (precision, draw) != (MXFP8, "uniform")],
+)
 def test_operands_of_the_next_coarser_class_fail(precision: PrecisionClass, draw: str) -> None:
     """Also if the limits are raised by what rounding to the class itself costs."""
-    if (precision, draw) == (MXFP8, "uniform"):
-        pytest.skip("the largest values of a block saturate: here mxfp8 errs as much as e5m2")
     limits = limits_for(precision, None, rounding_error(precision, 512, draw))
     assert errors(precision, 512, draw).within(limits)
     assert not errors(COARSER[precision], 512, draw).within(limits)
