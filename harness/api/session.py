@@ -120,7 +120,7 @@ class Harness:
             declares no `small`, its sizes are derived.
         timing: How long to measure: "quick" or "full" (see `Timing`), or a `TimingConfig`.
         results: Folder of a run to create or continue, with records and logs. None writes nothing to disk.
-        precision: Precision class for all problems: fp32, tf32, fp16, bf16 or fp8. None means each problem's own.
+        precision: Precision class for all problems (`PrecisionClass`). None means each problem's own.
         rules: "strict", or "kernelbench": only outputs on the problem's own inputs decide. None means "strict".
         inputs: "all" or "own": whether stress inputs are used. None means "all".
         dtype: Converts inputs and parameters of all problems to "fp16" or "bf16", and requires that class.

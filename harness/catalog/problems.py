@@ -42,7 +42,7 @@ PROBLEM_FILE = re.compile(r"(\d{1,6})_([^/]*)\.py")
 _FOLDER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _WORKLOAD = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _WANTED = re.compile(r"(?:.*/)?([A-Za-z0-9_-]+)/0*(\d+)(?:_[^/]*)?")
-_KEYS = frozenset({"precision", "precisions", "workloads", "inputs", "notes", "flops", "bytes"})
+_KEYS = frozenset({"precision", "precisions", "workloads", "inputs", "notes", "flops", "bytes", "rate"})
 
 
 class CatalogError(Exception):
@@ -329,7 +329,7 @@ def _problem(key: str, path: Path, entry: Any) -> Problem:
         precision=reader.precision(),
         workloads=reader.workloads(),
         rules=reader.rules(),
-        costs=Costs(flops=reader.cost("flops"), bytes=reader.cost("bytes")),
+        costs=Costs(flops=reader.cost("flops"), bytes=reader.cost("bytes"), rate=reader.rate()),
         notes=reader.text("notes") or "",
     )
     return _failed(found, f"{declarations}: {'; '.join(reader.findings)}") if reader.findings else read
@@ -400,6 +400,10 @@ class _Entry:
 
     def precision(self) -> PrecisionClass:
         return self._class("precision", self._held.get("precision", PrecisionClass.FP32.value))
+
+    def rate(self) -> PrecisionClass | None:
+        """Return the class at whose peak rate the products can run."""
+        return self._class("rate", self._held["rate"]) if "rate" in self._held else None
 
     def _class(self, key: str, value: Any) -> PrecisionClass:
         try:

@@ -66,7 +66,7 @@ CLOSING_ROWS = 30
 
 NO_TOLERANCE = (
     "there is no --atol or --rtol, because the limits on errors follow from the problem's precision class: choose a "
-    "class by --precision (fp32, tf32, fp16, bf16 or fp8)"
+    "class by --precision (fp32, tf32, fp16, bf16, int8, fp8, mxfp4, …)"
 )
 
 

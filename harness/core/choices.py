@@ -26,7 +26,20 @@ class PrecisionClass(StrEnum):
     TF32 = "tf32"
     FP16 = "fp16"
     BF16 = "bf16"
+    INT8 = "int8"
+    """Whole numbers of eight bits, with a scale for each group of 128 along a row."""
+    FP8_E4M3 = "fp8_e4m3"
+    MXFP8 = "mxfp8"
+    """e4m3, with a power of two for each 32 along a row."""
+    FP8_E5M2 = "fp8_e5m2"
     FP8 = "fp8"
+    """Either of the two 8-bit floating-point formats."""
+    NVFP4 = "nvfp4"
+    """e2m1, with a scale in e4m3 for each 16 along a row."""
+    INT4 = "int4"
+    """As `INT8`, of four bits."""
+    MXFP4 = "mxfp4"
+    """e2m1, with a power of two for each 32 along a row."""
 
 
 class Baseline(StrEnum):

@@ -65,10 +65,12 @@ class Costs:
     Attributes:
         flops: Floating-point operations; None if not declared.
         bytes: Bytes read and written; None if not declared.
+        rate: Class at whose peak rate the products can run; None: that of the problem.
     """
 
     flops: str | None = None
     bytes: str | None = None
+    rate: PrecisionClass | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -350,13 +350,13 @@ class TimingStage:
         The first uses the peaks measured on this GPU, if any; the second uses the datasheet if it has this GPU.
         """
         workspace, measured = self._client.workspace, self._context.problem.peaks
-        name, precision = workspace.device.name, self._client.task.problem.precision
+        name, problem = workspace.device.name, self._client.task.problem
         peaks = measured or (datasheet(name) if name is not None else None)
         if name is None or peaks is None:
             return None, None
         flops, traffic = workspace.costs
-        light = speed_of_light(flops.total, traffic.total_bytes, peaks, precision)
-        return light, trust_floor(traffic, precision, device_name=name, measured=measured)
+        light = speed_of_light(flops.total, traffic.total_bytes, peaks, problem.costs.rate or problem.precision)
+        return light, trust_floor(traffic, problem.precision, device_name=name, measured=measured)
 
     def _new_calibrations(self) -> Iterator[ProblemCalibration]:
         """Calibrate again beside the stopped process, then once more after its end.

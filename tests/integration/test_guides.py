@@ -289,6 +289,7 @@ NOT_RUN = {
     "pip install kernel-harness[generate]": "installs a package",
     "make docs": "needs the extra `docs`; .ci/run runs it",
     "harness eval solutions/examples": "the same as `make eval`",
+    "harness eval solutions/quantised --device host -k 122": "tests/integration/test_low_precision_problems.py does",
     "harness eval --last-failed": "needs a run with failures; tests/unit/cli/test_cli.py has one",
     "harness --install-completion": "writes to a start-up file; tests/unit/cli/test_cli.py completes words",
     "harness eval solutions/ --device cuda --shard $SLURM_ARRAY_TASK_ID/8 "

@@ -17,6 +17,10 @@ ROWS = {
     (row["problem"], row["workload"], row["baseline"]): row
     for row in from_csv((ROOT / "results" / "h200-baselines" / "baselines.csv").read_text(encoding="utf-8"))
 }
+NOT_MEASURED = {f"level1/{n}" for n in range(122, 131)} | {f"level2/{n}" for n in range(140, 156)}
+"""Problems that came without a GPU; each leaves this set with its row in `baselines.csv` and on the page of lint."""
+
+MEASURED = {key: problem for key, problem in CATALOG.items() if key not in NOT_MEASURED}
 LINT = (ROOT / "results" / "lint-h200.md").read_text(encoding="utf-8")
 
 
@@ -28,7 +32,7 @@ FASTEST = 1.05
 cuBLAS is 2.2 % faster than that."""
 
 
-@pytest.mark.parametrize("problem", CATALOG.values(), ids=list(CATALOG))
+@pytest.mark.parametrize("problem", MEASURED.values(), ids=list(MEASURED))
 def test_the_time_of_eager_is_there_and_in_bounds(problem: Problem) -> None:
     row = ROWS[(problem.id, "full", Baseline.EAGER.value)]
     time_s = number(row, "device_s")
@@ -42,7 +46,7 @@ def test_every_row_is_of_the_problem_as_it_is() -> None:
     # That torch can't compile a reference, or compiles it wrongly, is a result; that nothing is known is none.
     assert not [row["problem"] for row in ROWS.values() if row["outcome"] == LOST]
     compiled = {problem for problem, _, baseline in ROWS if baseline == Baseline.COMPILE.value}
-    assert compiled == set(CATALOG)
+    assert compiled == set(MEASURED), "what is measured is no longer in NOT_MEASURED"
 
 
 def test_no_reference_passes_the_speed_of_light() -> None:
@@ -54,4 +58,4 @@ def test_no_reference_passes_the_speed_of_light() -> None:
 @pytest.mark.parametrize("workload", ["full", "odd", "half"])
 def test_lint_found_nothing(workload: str) -> None:
     kept = set(re.findall(rf"^\| (level\d/\d+) \| {workload} \| ✓ \|", LINT, re.MULTILINE))
-    assert kept == {key for key, problem in CATALOG.items() if workload in problem.workloads}
+    assert kept == {key for key, problem in MEASURED.items() if workload in problem.workloads}

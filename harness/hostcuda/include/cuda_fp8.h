@@ -141,4 +141,29 @@ HC_FP8(__nv_fp8_e4m3, __nv_fp8x2_e4m3, __nv_fp8x4_e4m3, __NV_E4M3)
 HC_FP8(__nv_fp8_e5m2, __nv_fp8x2_e5m2, __nv_fp8x4_e5m2, __NV_E5M2)
 #undef HC_FP8
 
+// E8M0, the scale of the MX formats: a power of two as its exponent plus 127; 255 is NaN. The sign is ignored.
+inline __nv_fp8_storage_t __nv_cvt_float_to_e8m0(float x, __nv_saturation_t saturate, cudaRoundMode round) {
+    if (std::isnan(x)) {
+        return 255;
+    }
+    const std::uint32_t bits = hostcuda::bits_of(x) & 0x7fffffffu;
+    std::uint32_t exponent = bits >> 23;
+    const std::uint32_t rest = bits & 0x7fffffu;
+    // Below 2^-126 the exponent is -127, whose number is the subnormal 0x400000.
+    const bool inexact = exponent == 0 ? rest > 0x400000u : rest != 0;
+    exponent += round == cudaRoundPosInf && inexact ? 1u : 0u;
+    return static_cast<__nv_fp8_storage_t>(exponent >= 255u && saturate == __NV_SATFINITE ? 254u : exponent);
+}
+inline __nv_bfloat16_raw __nv_cvt_e8m0_to_bf16raw(__nv_fp8_storage_t x) {
+    const std::uint16_t bits = x == 255 ? 0x7fffu : x == 0 ? 0x0040u : static_cast<std::uint16_t>(x << 7);
+    return __nv_bfloat16_raw{bits};
+}
+struct __nv_fp8_e8m0 {
+    __nv_fp8_storage_t __x;
+    __nv_fp8_e8m0() = default;
+    explicit __nv_fp8_e8m0(float value) : __x(__nv_cvt_float_to_e8m0(value, __NV_SATFINITE, cudaRoundPosInf)) {}
+    explicit operator __nv_bfloat16() const { return __nv_bfloat16(__nv_cvt_e8m0_to_bf16raw(__x)); }
+    explicit operator float() const { return hostcuda::bfloat16_to_float(__nv_cvt_e8m0_to_bf16raw(__x).x); }
+};
+
 #endif

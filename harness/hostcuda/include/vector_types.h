@@ -5,6 +5,8 @@
 #ifndef HOSTCUDA_VECTOR_TYPES_H
 #define HOSTCUDA_VECTOR_TYPES_H
 
+enum cudaRoundMode { cudaRoundNearest, cudaRoundZero, cudaRoundPosInf, cudaRoundMinInf };
+
 #define HOSTCUDA_VECTORS(name, type, align2, align4) \
     struct name##1 { type x; };                      \
     struct alignas(align2) name##2 { type x, y; };   \

@@ -32,7 +32,7 @@ from harness.referee.correctness.tolerance import (
     judge,
     limits_for,
     longest_sum,
-    of_indices,
+    of_kinds,
     sensitivity_of,
 )
 from harness.referee.problem.burst_plan import of_mode, plan_calls
@@ -142,18 +142,18 @@ def _wrong_on(subject: CompiledReference, index: int) -> str | None:
     state = state_of(workspace.oracle.model)
     # `restore_state` would also reset an output that is one of the model's buffers.
     actual = [*(leaf.clone() for leaf in got), *(state[name].clone() for name in traits.updates_state)]
-    choosing = truth.answer.choosing
+    kinds = truth.answer.kinds
     actual = truth.answer.pointed(actual)
     expected, eager = truth.answer.valued(truth.answer).results(), own.valued(truth.answer).results()
     names = traits.result_names()
     workspace.oracle.restore_state()
     longest = longest_sum(traits, workspace.variant(index))
-    references = of_indices([compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)], choosing)
+    references = of_kinds([compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)], kinds)
     found = [
-        compare(a, t, reference=None if n in choosing else e, limits=limits_for(subject.held_to, r, longest=longest))
+        compare(a, t, reference=None if n in kinds else e, limits=limits_for(subject.held_to, r, longest=longest))
         for n, (a, t, e, r) in enumerate(zip(actual, expected, eager, references, strict=True))
     ]
-    comparisons = of_indices(found, choosing)
+    comparisons = of_kinds(found, kinds)
     sensitivity = sensitivity_of(
         comparisons,
         subject.held_to,

@@ -73,7 +73,14 @@ _SHARES: Mapping[PrecisionClass, tuple[float, float, float]] = {
     PrecisionClass.TF32: (1.1e-3, 1.1e-3, 10.0),
     PrecisionClass.FP16: (1.3e-3, 2.0**-11, 10.0),
     PrecisionClass.BF16: (1.2e-2, 2.0**-8, 10.0),
+    PrecisionClass.INT8: (2.0e-2, 2.0**-7, 5.0),
+    PrecisionClass.FP8_E4M3: (5.7e-2, 5.7e-2, 5.0),
+    PrecisionClass.MXFP8: (6.0e-2, 6.0e-2, 5.0),
+    PrecisionClass.FP8_E5M2: (1.05e-1, 1.05e-1, 5.0),
     PrecisionClass.FP8: (1.5e-1, 2.0**-4, 5.0),
+    PrecisionClass.NVFP4: (1.5e-1, 1.5e-1, 6.0),
+    PrecisionClass.INT4: (2.1e-1, 2.1e-1, 4.5),
+    PrecisionClass.MXFP4: (2.1e-1, 2.1e-1, 4.5),
 }
 """Per class: RMS limits as shares of the truth's spread and of its RMS, and the limit on single entries as a multiple.
 
@@ -81,6 +88,25 @@ Inputs of a class are rounded independently, so a sum loses a share of its sprea
 share of its magnitude, at most the class's unit roundoff. Tensor cores cut float32 to TF32: that moves all results one
 way, by a share of their magnitude.
 """
+
+ROUNDING_FACTOR = 4.0
+"""A class's limits are at least this many times the error of rounding inputs and weights to it."""
+
+_ROUNDING_FACTORS: Mapping[PrecisionClass, float] = {
+    PrecisionClass.INT8: 2.0,
+    PrecisionClass.FP8_E4M3: 1.5,
+    PrecisionClass.MXFP8: 1.5,
+    PrecisionClass.FP8_E5M2: 1.4,
+    PrecisionClass.NVFP4: 1.1,
+    PrecisionClass.INT4: 1.25,
+    PrecisionClass.MXFP4: 1.25,
+}
+"""The same where the next coarser class errs less than eight times as much (results/low-precision.md)."""
+
+
+def rounding_factor(precision: PrecisionClass) -> float:
+    """Return the least ratio of a class's limits to the error of rounding inputs and weights to it."""
+    return _ROUNDING_FACTORS.get(precision, ROUNDING_FACTOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +163,10 @@ RMS errors of dot products as shares of their RMS, simulated on the CPU for 64 t
 | result rounded once to fp16 (kept in float32) | 1.9e-4 to 2.2e-4 | the same | 1.3e-3 | |
 | bf16 inputs | 1.9e-3 to 2.7e-3 | 3.5e-4 and less | 1.2e-2 | 3.2e-2 |
 | result rounded once to bf16 (kept in float32) | 1.5e-3 to 1.8e-3 | the same | 1.2e-2 | |
-| fp8 inputs, e4m3 | 3.2e-2 to 4.3e-2 | 5.9e-3 and less | 1.5e-1 | (a wrong answer: near 1) |
-| fp8 inputs, e5m2 | 7.2e-2 to 8.3e-2 | 1.1e-2 and less | 1.5e-1 | (a wrong answer: near 1) |
+| fp8 inputs, e4m3 | 3.2e-2 to 4.3e-2 | 5.9e-3 and less | 1.5e-1 (e4m3: 5.7e-2) | 7.2e-2 |
+| fp8 inputs, e5m2 | 7.2e-2 to 8.3e-2 | 1.1e-2 and less | 1.5e-1 (e5m2: 1.05e-1) | (nvfp4: 1.3e-1) |
+
+results/low-precision.md has the same for formats with a scale for each block.
 
 If inputs magnify rounding, the limits of a class below fp32 are raised (`Sensitivity`). See
 guides/design/tolerances.md.
@@ -181,7 +209,8 @@ class TensorComparison:
     nothing was compared. `wrong` counts the entries beyond `wrong_beyond` (scaled) or of another kind; it is determined
     only if a limit is exceeded, and `rest_rms_error` is then the error without them. `borrowed` counts entries that are
     accepted because they equal the float32 reference, if that differs from the truth in kind. `index_of` is the
-    operator whose indices were judged by the values that they point to (`problem/choices.py`).
+    operator whose indices were judged by the values that they point to (`problem/choices.py`). `code` says that the
+    output was rounded by the reference and is judged by the values before (`problem/codes.py`).
     """
 
     dtype: str
@@ -203,15 +232,16 @@ class TensorComparison:
     worst: Element | None = None
     pattern: str = ""
     index_of: str | None = None
+    code: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; non-finite numbers become strings.
 
-        `index_of` is left out if it is None.
+        `index_of` and `code` are left out if they say nothing.
         """
         value: dict[str, Any] = to_json(replace(self, first=None, worst=None))
-        if self.index_of is None:
-            del value["index_of"]
+        for name in [name for name in ("index_of", "code") if not value[name]]:
+            del value[name]
         return value | {"first": self.first and self.first.to_json(), "worst": self.worst and self.worst.to_json()}
 
     def within(self, limits: ErrorLimits) -> bool:

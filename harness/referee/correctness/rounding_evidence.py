@@ -35,6 +35,8 @@ MOST_TIMES = 4.0
 NO_MORE_DIGITS = 0.99
 """Share of the inexact entries that hold no more digits than the class."""
 
+_FINE = (PrecisionClass.FP32, PrecisionClass.TF32, PrecisionClass.FP16)
+
 _STEP = max(1, TEMPORARY_BYTES // (2 * ENTRY_BYTES))
 
 Nearby = Callable[[PrecisionClass], Iterable[Sequence[torch.Tensor]]]
@@ -60,15 +62,19 @@ def rounded_to(
         return None
     order = list(PrecisionClass)
     coarser = order[order.index(required) + 1 :]
-    if (digits := _fewer_digits(actual, truth, coarser)) is not None:
+    if required in _FINE:  # each class costs two truths, and fp8 stands for all of eight bits and less
+        coarser = [precision for precision in coarser if precision in (*_FINE, PrecisionClass.BF16, PrecisionClass.FP8)]
+    plain = [precision for precision in coarser if precision in MANTISSA_BITS]
+    if (digits := _fewer_digits(actual, truth, plain)) is not None:
         return digits
     sample = truth.reshape(-1)[:: max(1, truth.numel() // SAMPLE)]
     distinct = max(1, int(len(set(sample.tolist())) / sample.numel() * truth.numel()))
     tried = set()
     for precision in coarser:
-        if MANTISSA_BITS[precision] in tried:
+        digits_of = MANTISSA_BITS.get(precision, precision)
+        if digits_of in tried:
             continue  # TF32 and FP16 have the same digits
-        tried.add(MANTISSA_BITS[precision])
+        tried.add(digits_of)
         for least, leaves in zip((LEAST_CORRELATION, LEAST_CUT_CORRELATION), nearby(precision), strict=False):
             if number < len(leaves) and leaves[number].shape == truth.shape:
                 correlation = _correlation(actual, truth, leaves[number])

@@ -29,8 +29,10 @@ from harness.referee.correctness.precision import (
     Sensitivity,
     TensorComparison,
     class_limits,
+    rounding_factor,
 )
 from harness.referee.problem.chunks import TEMPORARY_BYTES, slices
+from harness.referee.problem.codes import OutputKind
 from harness.referee.problem.stress_variants import LARGE_VALUES, STRUCTURED
 from harness.referee.problem.truth import Traits
 
@@ -55,7 +57,7 @@ __all__ = [
     "kernelbench_rule",
     "limits_for",
     "longest_sum",
-    "of_indices",
+    "of_kinds",
     "reached_class",
     "roundable",
     "sensitivities",
@@ -63,9 +65,7 @@ __all__ = [
 ]
 
 REFERENCE_FACTOR = 4.0
-"""A class's limit is at least this many times the float32 reference's own error, and the error of rounding inputs to
-it.
-"""
+"""A class's limit is at least this many times the float32 reference's own error."""
 
 FEW = 1e-2
 """Share of wrong entries up to which an error counts as wrong places, not as low precision."""
@@ -83,9 +83,9 @@ def limits_for(
     """Return the limits of a precision class for one tensor.
 
     The limits of the class (`class_limits`) are raised to four times the float32 reference's own error. They are also
-    raised to four times the error of rounding inputs and weights to the class (RMS limits up to `MOST_RMS`), which no
-    answer of the class can avoid. Indices whose values float32 computes exactly, such as inputs, must in fp32 point to
-    the same values. The note says which of these applied.
+    raised to a multiple (`rounding_factor`) of the error of rounding inputs and weights to the class, which no answer
+    of the class can avoid (RMS limits up to `MOST_RMS`). Indices whose values float32 computes exactly, such as inputs,
+    must in fp32 point to the same values. The note says which of these applied.
 
     Args:
         required: The precision class.
@@ -113,26 +113,31 @@ def limits_for(
                 f"limit on single values raised to {_about(largest)}: four times the float32 reference's largest error"
             )
     if sensitivity is not None and _ORDER.index(sensitivity.precision) <= _ORDER.index(required):
-        what = f"four times the error from rounding inputs and weights to {sensitivity.precision.value}"
-        if min(MOST_RMS, REFERENCE_FACTOR * sensitivity.rms) > rms:
-            rms = min(MOST_RMS, REFERENCE_FACTOR * sensitivity.rms)
+        factor = rounding_factor(required)
+        times = "four" if factor == 4.0 else f"{factor:g}"
+        what = f"{times} times the error from rounding inputs and weights to {sensitivity.precision.value}"
+        if min(MOST_RMS, factor * sensitivity.rms) > rms:
+            rms = min(MOST_RMS, factor * sensitivity.rms)
             most = ", the largest allowed" if rms == MOST_RMS else ""
             notes.append(f"RMS limit raised to {_about(rms)}{most}: {what}")
-        if REFERENCE_FACTOR * sensitivity.max > largest:
-            largest = REFERENCE_FACTOR * sensitivity.max
+        if factor * sensitivity.max > largest:
+            largest = factor * sensitivity.max
             notes.append(f"limit on single values raised to {_about(largest)}: {what}")
     return ErrorLimits(rms=rms, max=largest, note="; ".join(notes)) if notes else base
 
 
-def of_indices(comparisons: Sequence[TensorComparison], choosing: Mapping[int, str]) -> tuple[TensorComparison, ...]:
-    """Mark comparisons of values that indices point to.
+def of_kinds(comparisons: Sequence[TensorComparison], kinds: Mapping[int, OutputKind]) -> tuple[TensorComparison, ...]:
+    """Mark comparisons of values that indices point to, and of codes.
 
     Args:
         comparisons: One for each output.
-        choosing: Operators that chose, by output number (`Answer.choosing`).
+        kinds: By output number (`Answer.kinds`).
     """
     return tuple(
-        replace(c, dtype="int64", index_of=choosing[n]) if n in choosing else c for n, c in enumerate(comparisons)
+        c
+        if (kind := kinds.get(n)) is None
+        else replace(c, dtype=kind.dtype, index_of=kind.operator, code=kind.operator is None)
+        for n, c in enumerate(comparisons)
     )
 
 
@@ -343,6 +348,8 @@ def _explain(
 ) -> tuple[Status, str]:
     """Return status and one line for an output outside its limits."""
     where = f", first at {list(c.first.index)}: {_got(c.first)}" if c.first else ""
+    if c.code and c.first:
+        where += f" beyond half a step of {c.dtype}"
     unwritten = f"; {c.unwritten} were never written" if c.unwritten else ""
     pattern = f"; pattern: {c.pattern}" if c.pattern else ""
     if c.non_finite_mismatches:

@@ -40,11 +40,12 @@ from harness.referee.correctness.tolerance import (
     kernelbench_rule,
     limits_for,
     longest_sum,
-    of_indices,
+    of_kinds,
     sensitivity_of,
 )
 from harness.referee.problem.choices import IndexChoice
 from harness.referee.problem.chunks import count_unwritten
+from harness.referee.problem.codes import CodeChoice, OutputKind
 from harness.referee.problem.stress_variants import OWN
 from harness.referee.problem.truth import Answer, Truth
 from harness.referee.problem.workspace import POISON, Workspace
@@ -102,7 +103,7 @@ class PendingCheck:
     source: str
     tree: TreeSpec
     comparisons: tuple[Pending, ...]
-    choosing: Mapping[int, str]
+    kinds: Mapping[int, OutputKind]
     own: tuple[Pending, ...] | None = None
     far: tuple[int | None, ...] = ()
 
@@ -148,12 +149,12 @@ class ValueCheck:
             references = self._references[variant]
         else:
             known = [pending.right(readings, UNLIMITED) for pending in begun.own]
-            references = of_indices([reference for reference in known if reference is not None], begun.choosing)
+            references = of_kinds([reference for reference in known if reference is not None], begun.kinds)
             if len(references) < len(known):
                 return None
         limits = [self._limits(reference, variant) for reference in references]
         found = [pending.right(readings, limit) for pending, limit in zip(begun.comparisons, limits, strict=True)]
-        comparisons = of_indices([comparison for comparison in found if comparison is not None], begun.choosing)
+        comparisons = of_kinds([comparison for comparison in found if comparison is not None], begun.kinds)
         if len(comparisons) < len(found):
             return None
         if self.required is not PrecisionClass.FP32 and any(_is_uneven(c) for c in comparisons):
@@ -185,7 +186,7 @@ class ValueCheck:
             source=truth.source,
             tree=truth.answer.tree,
             comparisons=comparisons,
-            choosing=truth.answer.choosing,
+            kinds=truth.answer.kinds,
         )
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
@@ -211,7 +212,7 @@ class ValueCheck:
     ) -> tuple[TensorComparison, ...]:
         """Measure the reference's own errors."""
         errors = [compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True)]
-        return of_indices(errors, truth.answer.choosing)
+        return of_kinds(errors, truth.answer.kinds)
 
     def _limits(self, reference: TensorComparison, variant: str, sensitivity: Sensitivity | None = None) -> ErrorLimits:
         longest = longest_sum(self.workspace.traits, variant)
@@ -291,7 +292,7 @@ class ValueCheck:
         expected: Sequence[torch.Tensor],
         comparisons: Sequence[TensorComparison],
         limits: Sequence[ErrorLimits],
-        choices: Mapping[int, IndexChoice],
+        choices: Mapping[int, IndexChoice | CodeChoice],
     ) -> list[PrecisionClass | None]:
         """Return the class to which each wrong output's error looks rounded.
 
@@ -441,10 +442,10 @@ def _compared(
         compare(a, t, reference=r, limits=limit, poison_byte=POISON)
         for a, t, r, limit in zip(actual, expected, other, limits, strict=True)
     ]
-    return list(of_indices(found, answer.choosing))
+    return list(of_kinds(found, answer.kinds))
 
 
-def _pointing(choice: IndexChoice, index: torch.Tensor) -> Pointing:
+def _pointing(choice: IndexChoice | CodeChoice, index: torch.Tensor) -> Pointing:
     """Return which rules a wrong index output breaks."""
     return Pointing(faults=choice.faults(index), unwritten=count_unwritten(index, POISON, index.numel()))
 

@@ -1,8 +1,8 @@
-"""Record the values that a reference's index outputs point to.
+"""Record the values that a reference's index outputs point to, and those it rounds.
 
 Trusted side. Ties and near-ties make several indices right, so an index is judged by the value that it points to
 (guides/design/tolerances.md, "Indices"). An index output that was changed after the choosing operator is compared
-exactly, and so are the results of other operators (`unique`, `nonzero`, `bucketize`).
+exactly, and so are the results of other operators (`unique`, `nonzero`, `bucketize`). Rounded outputs: `codes.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.protocol.module_state import times_written
+from harness.referee.problem.codes import CodeChoice, Codes, OutputKind
 
 _ATEN = torch.ops.aten
 
@@ -46,6 +47,11 @@ class IndexChoice:
     dim: int
     index: torch.Tensor
     stable: bool = False
+
+    @property
+    def kind(self) -> OutputKind:
+        """How the output is judged."""
+        return OutputKind(dtype="int64", operator=self.operator)
 
     @property
     def chosen(self) -> torch.Tensor:
@@ -121,7 +127,7 @@ class IndexChoice:
 
 
 class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, records what each choosing operator chose from.
+    """While active, records what each choosing operator chose from, and what was rounded.
 
     It keeps these tensors until it is freed.
     """
@@ -129,6 +135,7 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._found: list[tuple[IndexChoice, torch.Tensor, tuple[int, int]]] = []
+        self._codes = Codes()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -138,6 +145,8 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **(kwargs or {}))
         if func in _CHOOSING:
             self._record(func, args, kwargs or {}, out)
+        else:
+            self._codes.see(func, args, kwargs or {}, out)
         return out
 
     def _record(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -160,12 +169,13 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         self._found.append((choice, values, (times_written(values), times_written(index))))
 
-    def of(self, leaves: Sequence[torch.Tensor]) -> dict[int, IndexChoice]:
-        """Return the choices that are among these outputs, by number.
+    def of(self, leaves: Sequence[torch.Tensor]) -> dict[int, IndexChoice | CodeChoice]:
+        """Return the choices and codes that are among these outputs, by number.
 
         An index or its values that were written to since are left out.
         """
-        found = {}
+        codes = {number: self._codes.of(leaf) for number, leaf in enumerate(leaves)}
+        found: dict[int, IndexChoice | CodeChoice] = {n: code for n, code in codes.items() if code is not None}
         for number, leaf in enumerate(leaves):
             for choice, values, written in self._found:
                 same = _place(leaf) == _place(choice.index)

@@ -27,6 +27,14 @@ Copies reach 0.85 to 0.93 of the datasheet; only reading or only writing is some
 """
 
 
+_RATES = {
+    PrecisionClass.FP8_E4M3: PrecisionClass.FP8.value,
+    PrecisionClass.MXFP8: PrecisionClass.FP8.value,
+    PrecisionClass.FP8_E5M2: PrecisionClass.FP8.value,
+}
+"""Names of rates that differ from the class's. Those of int8 and of four-bit numbers are unknown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedOfLight(JsonObject):
     """The least time and its bound: `memory`, `compute` or `launch`.
@@ -66,7 +74,7 @@ def speed_of_light(flops: int, total_bytes: int, peaks: Peaks, precision: Precis
     Returns:
         The least time and its parts.
     """
-    rate = peaks.flops_per_s.get(precision.value)
+    rate = peaks.flops_per_s.get(_RATES.get(precision, precision.value))
     memory_s = total_bytes / peaks.memory_bytes_per_s
     compute_s = flops / rate if rate is not None else None
     bounds = {"memory": memory_s, "compute": compute_s or 0.0, "launch": peaks.launch_floor_s or 0.0}
@@ -149,8 +157,10 @@ def trust_floor(
     if least.least_bytes is not None:
         counted = least.least_bytes
     unavoidable = max(0, counted - max(peaks.l2_bytes, l2_bytes or 0))
-    classes = [c.value for c in PrecisionClass if c is not PrecisionClass.FP8 or precision is PrecisionClass.FP8]
-    rates = [peaks.flops_per_s[c] * margin for c in classes if c in peaks.flops_per_s]
+    order = list(PrecisionClass)
+    classes = order[: max(order.index(precision), order.index(PrecisionClass.BF16)) + 1]
+    named = {_RATES.get(c, c.value) for c in classes}
+    rates = [rate * margin for name, rate in peaks.flops_per_s.items() if name in named]
     flops = least.least_flops or 0
     bytes_per_s = peaks.copy_bytes_per_s * margin
     compute_s = flops / max(rates) if rates else 0.0

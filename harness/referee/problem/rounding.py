@@ -2,7 +2,8 @@
 
 Trusted side. The truth of rounded inputs and weights shows how far correct answers of a class may differ from the truth
 (`Reference.nearby`). Only the mantissa is rounded; no value becomes infinite, zero, or larger than a number that the
-class has, for example the 1 that bounds probabilities. See guides/design/reference_and_truth.md.
+class has, for example the 1 that bounds probabilities. Formats with a scale for each block (`block_formats.py`) are
+rounded as their definitions say. See guides/design/reference_and_truth.md.
 """
 
 from __future__ import annotations
@@ -12,16 +13,30 @@ from enum import Enum
 import torch
 
 from harness.core.choices import PrecisionClass
+from harness.referee.problem.block_formats import BLOCK_FORMATS, BlockFormat
 from harness.referee.problem.chunks import ENTRY_BYTES, TEMPORARY_BYTES, slices
 
-MANTISSA_BITS = {PrecisionClass.TF32: 10, PrecisionClass.FP16: 10, PrecisionClass.BF16: 7, PrecisionClass.FP8: 3}
-"""Explicit mantissa bits. fp8 stands for e4m3, the finer of its two formats; fp32 is never rounded to."""
+MANTISSA_BITS = {
+    PrecisionClass.TF32: 10,
+    PrecisionClass.FP16: 10,
+    PrecisionClass.BF16: 7,
+    PrecisionClass.FP8_E4M3: 3,
+    PrecisionClass.FP8_E5M2: 2,
+    PrecisionClass.FP8: 3,
+}
+"""Explicit mantissa bits of the classes without blocks (`BLOCK_FORMATS`).
+
+fp8 stands for e4m3, the finer of its two formats; fp32 is never rounded to.
+"""
 
 LEAST_UNIT = {PrecisionClass.FP16: 2.0**-24}
 """Smallest unit in the last place: fp16's smallest subnormal number.
 
 The other types have float32's exponents, or are used with a scale (fp8).
 """
+
+
+_STEP = max(1, TEMPORARY_BYTES // (2 * ENTRY_BYTES))
 
 
 class Rounding(Enum):
@@ -52,8 +67,12 @@ class Rounding(Enum):
 
 def rounds(dtype: torch.dtype, precision: PrecisionClass) -> bool:
     """Return whether tensors of this dtype hold more digits than the class."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return False
+    if precision in BLOCK_FORMATS:
+        return dtype.itemsize > 1  # 8-bit types hold what was quantised already
     bits = MANTISSA_BITS.get(precision)
-    return bits is not None and (dtype.is_floating_point or dtype.is_complex) and torch.finfo(dtype).eps < 2.0**-bits
+    return bits is not None and torch.finfo(dtype).eps < 2.0**-bits
 
 
 def rounded(tensor: torch.Tensor, precision: PrecisionClass, way: Rounding, seed: int) -> torch.Tensor:
@@ -79,8 +98,10 @@ def rounded(tensor: torch.Tensor, precision: PrecisionClass, way: Rounding, seed
     generator = torch.Generator(tensor.device).manual_seed(seed ^ _OTHER if way is Rounding.OTHER_JITTER else seed)
     result = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     flat = result.view(-1)
-    if tensor.numel():
-        for start, (piece,) in slices(max(1, TEMPORARY_BYTES // (2 * ENTRY_BYTES)), tensor):
+    if tensor.numel() and (form := BLOCK_FORMATS.get(precision)) is not None:
+        _round_blocks(tensor, result, form, way, generator)
+    elif tensor.numel():
+        for start, (piece,) in slices(_STEP, tensor):
             assert piece is not None
             x = piece.double()
             moved = _rounded(x, precision, way, generator)
@@ -101,12 +122,37 @@ def _rounded(x: torch.Tensor, precision: PrecisionClass, way: Rounding, generato
     if (least := LEAST_UNIT.get(precision)) is not None:
         unit.clamp_(min=least)
     units = x / unit
-    if way in (Rounding.JITTER, Rounding.OTHER_JITTER):
-        shift = torch.rand(x.shape, dtype=torch.float64, device=x.device, generator=generator).sub_(0.5)
-        whole = shift.add_(units).clamp_(units.floor(), units.ceil())
-    else:
-        whole = units.trunc() if way is Rounding.CUT else units.round()
+    whole = _whole(units, way, generator)
     # Zero has no unit and stays, and so do values that are not finite, or would become zero: zero is outside the domain
     # of many functions.
     held = torch.isfinite(units) & (units.abs() >= 0.5) & (whole.abs() >= 0.5)
     return torch.where(held, whole * unit, x)
+
+
+def _whole(units: torch.Tensor, way: Rounding, generator: torch.Generator) -> torch.Tensor:
+    """Return whole numbers of units."""
+    if way in (Rounding.JITTER, Rounding.OTHER_JITTER):
+        shift = torch.rand(units.shape, dtype=torch.float64, device=units.device, generator=generator).sub_(0.5)
+        return shift.add_(units).clamp_(units.floor(), units.ceil())
+    return units.trunc() if way is Rounding.CUT else units.round()
+
+
+def _round_blocks(
+    tensor: torch.Tensor, result: torch.Tensor, form: BlockFormat, way: Rounding, generator: torch.Generator
+) -> None:
+    """Round to a format with a scale for each block; unlike above, small values of a block become zero.
+
+    Blocks with a value that is not finite stay unchanged.
+    """
+    last = tensor.shape[-1] if tensor.dim() else 1
+    rows, into = tensor.reshape(-1, last), result.view(-1, last)
+    finite = [torch.where(p.isfinite(), p, 0).abs().amax() for _, (p,) in slices(_STEP, tensor) if p is not None]
+    largest = float(torch.stack(finite).amax())
+    step = max(1, _STEP // max(last, form.block))
+    for start in range(0, len(rows), step):
+        blocks = form.blocks(rows[start : start + step].double())
+        unit, top = form.grid(blocks, largest)
+        whole = _whole(torch.where(unit > 0, blocks / unit, 0.0), way, generator)
+        moved = torch.minimum(torch.maximum(whole * unit, -top), top)
+        moved = torch.where(blocks.isfinite().all(dim=1, keepdim=True), moved, blocks)
+        into[start : start + step] = moved.view(-1, last + -last % form.block)[:, :last].to(tensor.dtype)

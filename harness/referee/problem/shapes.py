@@ -66,7 +66,8 @@ class ProblemShapes(JsonObject):
             workload: Its precision class, if set, replaces the problem's.
             peaks: Rates of the GPU.
         """
-        return speed_of_light(self.flops, self.total_bytes, peaks, workload.precision or problem.precision)
+        precision = problem.costs.rate or workload.precision or problem.precision
+        return speed_of_light(self.flops, self.total_bytes, peaks, precision)
 
 
 def sketch(problem: Problem, workload: Workload) -> ProblemShapes:

@@ -1,6 +1,7 @@
 """Stress variants: input transformations that expose nearly correct answers.
 
-Trusted side. Variants change floating-point tensors in place and keep shape, dtype and strides:
+Trusted side. Variants change floating-point tensors in place and keep shape, dtype and strides. Values in float8 are
+changed in float32 and then rounded, up to the type's largest number:
 
 * `own`: inputs as `get_inputs` returns them.
 * `zero_mean`: shifted to mean zero. Long sums of uniform values in [0, 1) are nearly constant; around zero a lost term,
@@ -59,7 +60,10 @@ MAX_OUTLIERS = 2**20
 SAMPLE = 2**14
 """Values sampled to determine range and restrictions of a tensor."""
 
-_TRANSFORMABLE = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+_TRANSFORMABLE = (torch.float64, torch.float32, torch.float16, torch.bfloat16, *_EIGHT_BITS)
+
 
 _PRIMES = (2, 3, 5, 7, 11, 13)
 """Their square roots are the steps of the ramps, one per dimension: no two coincide for long."""
@@ -108,13 +112,19 @@ def transform(variant: str, named: Named, seed: int) -> list[str]:
     labels: list[str] = []
     free: list[tuple[str, torch.Tensor]] = []
     with torch.no_grad():
-        named = [(path, tensor) for path, tensor in named if tensor.dtype in _TRANSFORMABLE and tensor.numel() >= 2]
-        for (path, tensor), reason in zip(named, restrictions([tensor for _, tensor in named]), strict=True):
+        given = [(path, tensor) for path, tensor in named if tensor.dtype in _TRANSFORMABLE and tensor.numel() >= 2]
+        named = [(path, _wide(tensor)) for path, tensor in given]
+        for (path, tensor), reason in zip(named, restrictions([tensor for _, tensor in given]), strict=True):
             if reason is None:
                 free.append((path, tensor))
             else:
                 labels.append(f"{path}: left as drawn, {reason}")
-        return labels + _TRANSFORMS[variant](free, seed)
+        labels += _TRANSFORMS[variant](free, seed)
+        for (_, tensor), (_, changed) in zip(given, named, strict=True):
+            if changed is not tensor:
+                top = torch.finfo(tensor.dtype).max
+                tensor.copy_(changed.clamp(-top, top))
+        return labels
 
 
 def _zero_mean(changeable: Named, seed: int) -> list[str]:
@@ -204,7 +214,7 @@ def restrictions(tensors: Sequence[torch.Tensor]) -> list[str | None]:
     """
     return [
         next((why for why, holds in _FORMS.items() if holds(of, tensor)), None)
-        for tensor, of in zip(tensors, _read([_figures(tensor) for tensor in tensors]), strict=True)
+        for tensor, of in zip(tensors, _read([_figures(_wide(tensor)) for tensor in tensors]), strict=True)
     ]
 
 
@@ -234,15 +244,22 @@ def _figures(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
 _FORMS: dict[str, Callable[[_Figures, torch.Tensor], bool]] = {
     "it holds values that are not finite": lambda of, _: not of["finite"],
     "more than a tenth of it is zero": lambda of, _: of["zeros"] > 0.1,
-    "it has few distinct values": lambda of, tensor: _few(of["distinct"], min(tensor.numel(), SAMPLE)),
+    "it has few distinct values": lambda of, tensor: _few(of["distinct"], tensor),
     "it is symmetric": lambda of, _: bool(of.get("symmetric", False)),
     "its rows sum to one": lambda of, _: of.get("from_one", 1.0) < 1e-3 and of["least"] >= 0,
 }
 """Text of the label, and a test of the figures; the first match counts."""
 
 
-def _few(distinct: float, looked_at: int) -> bool:
-    return looked_at >= 16 and distinct <= max(4, looked_at // 64)
+def _few(distinct: float, tensor: torch.Tensor) -> bool:
+    looked_at = min(tensor.numel(), SAMPLE)
+    most = 8 if tensor.dtype in _EIGHT_BITS else max(4, looked_at // 64)  # an 8-bit type has at most 256 values
+    return looked_at >= 16 and distinct <= most
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy in float32 of a tensor of eight bits, for which torch has no arithmetic."""
+    return tensor.float() if tensor.dtype in _EIGHT_BITS else tensor
 
 
 def _read(scalars: Sequence[dict[str, torch.Tensor]]) -> list[_Figures]:

@@ -26,6 +26,7 @@ from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.problem.checksum import checksums
 from harness.referee.problem.choices import Choices, IndexChoice
 from harness.referee.problem.chunks import TEMPORARY_BYTES, slices
+from harness.referee.problem.codes import CodeChoice, OutputKind
 from harness.referee.problem.convolution import MatrixConvolutions
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.longest_sum import LongestSum
@@ -55,7 +56,7 @@ class Traits:
             norms with a fixed momentum.
         destinations: Numbers of the inputs that hold the results, if it returns nothing.
         longest_sum: Most terms that one of its operators adds to one value.
-        choosing: Numbers of the outputs that are indices straight from a choosing operator.
+        choosing: Numbers of the outputs that are indices straight from a choosing operator, or codes from rounding.
     """
 
     draws_random: bool
@@ -90,22 +91,23 @@ class Answer:
         tree: Structure of the output.
         state: Updated parameters and buffers by name.
         inputs: The inputs after the call, if the reference changes inputs, else empty.
-        choices: By output number: indices straight from a choosing operator, with the values they point to.
+        choices: By output number: indices straight from a choosing operator, with the values they point to, and codes
+            straight from rounding, with the values before.
     """
 
     leaves: tuple[torch.Tensor, ...]
     tree: TreeSpec
     state: Mapping[str, torch.Tensor]
     inputs: tuple[torch.Tensor, ...]
-    choices: Mapping[int, IndexChoice] = field(default_factory=dict)
+    choices: Mapping[int, IndexChoice | CodeChoice] = field(default_factory=dict)
 
     @property
-    def choosing(self) -> dict[int, str]:
-        """Operators of `choices`, by output number."""
-        return {number: choice.operator for number, choice in self.choices.items()}
+    def kinds(self) -> dict[int, OutputKind]:
+        """Kinds of the outputs among `choices`, by number."""
+        return {number: choice.kind for number, choice in self.choices.items()}
 
     def pointed(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Replace indices by the values of this truth that they point to.
+        """Replace indices by the values of this truth that they point to, and codes by their values.
 
         Args:
             outputs: Outputs in the order of `leaves`, and any others behind them.

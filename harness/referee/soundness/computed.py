@@ -26,7 +26,9 @@ COARSER = {
     PrecisionClass.TF32: (torch.bfloat16,),
     PrecisionClass.FP16: (torch.bfloat16,),
     PrecisionClass.BF16: (torch.float8_e4m3fn,),
-    PrecisionClass.FP8: (),
+    PrecisionClass.INT8: (torch.float8_e4m3fn,),
+    PrecisionClass.FP8_E4M3: (torch.float8_e5m2,),
+    PrecisionClass.MXFP8: (torch.float8_e5m2,),
 }
 """Dtypes whose arithmetic each class must reject. Half precision in a product is as exact as TF32."""
 
@@ -146,7 +148,7 @@ def coarser(sample: ReferenceCall, required: PrecisionClass, oracle: Reference, 
     if not floats:
         return []
     found = []
-    for dtype in COARSER[required]:
+    for dtype in COARSER.get(required, ()):
         name = str(dtype).removeprefix("torch.")
         # If the coarser dtype gives the same bits (a comparison, a count), using it is no mistake.
         answer = _in_type(dtype, oracle, device)

@@ -24,7 +24,7 @@ from harness.referee.correctness.tolerance import (
     compare,
     limits_for,
     longest_sum,
-    of_indices,
+    of_kinds,
     roundable,
     sensitivities,
 )
@@ -122,8 +122,8 @@ def make_sample(
         return tuple(leaf.contiguous() for leaf in oracle.told(answer.valued(truth.answer)))
 
     exact = values(truth.answer)
-    errors = of_indices(
-        [compare(r, t, limits=UNLIMITED) for r, t in zip(values(own), exact, strict=True)], truth.answer.choosing
+    errors = of_kinds(
+        [compare(r, t, limits=UNLIMITED) for r, t in zip(values(own), exact, strict=True)], truth.answer.kinds
     )
     longest = longest_sum(oracle.traits, variant)
     return ReferenceCall(

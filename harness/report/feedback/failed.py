@@ -34,12 +34,13 @@ FEW = 0.01
 """Largest share of wrong values that counts as few."""
 
 _ROUNDED = "convert no inputs or sums to it, accumulate in float32, and check that no term is missing."
+_NARROW = ("int8", "fp8_e4m3", "mxfp8", "fp8_e5m2", "fp8", "nvfp4", "int4", "mxfp4")
 ROUNDED = {
     "tf32": "The error is as large as TF32's: do not use TF32 tensor cores, or split each factor into two TF32 values. "
     "Or a term is missing.",
     "fp16": f"The error is as large as float16's: {_ROUNDED}",
     "bf16": f"The error is as large as bfloat16's: {_ROUNDED}",
-    "fp8": f"The error is as large as that of an 8-bit type: {_ROUNDED}",
+    **dict.fromkeys(_NARROW, f"The error is as large as that of a type of 8 bits or less: {_ROUNDED}"),
     "fp32": "Accumulate in float32, convert no summand to a lower precision, and check that no term is missing.",
 }
 """Advice by the precision class that the output reaches."""
@@ -144,6 +145,8 @@ def _output(held: Mapping[str, Any], reason: str) -> list[str]:
     lines = [f"{show.line(held.get('dtype', ''), 20)} {dims}: {wrong} of {count} {noun} wrong"]
     if chosen_by:
         lines.append(f"judged by the values that they point to, and those that {chosen_by} chose:")
+    if held.get("code"):
+        lines.append("judged by the values before rounding: a code is right within half a step of its value")
     if count and wrong:
         lines[0] += f" ({show.share(wrong / count)})"
     first, worst = read.mapping(held, "first"), read.mapping(held, "worst")

@@ -194,7 +194,8 @@ def _profiled(
         rates = measured_peaks.ensure(device, config.cache_dir) or datasheet(device.name or "")
         light = None
         if rates is not None:
-            light = speed_of_light(flops.total, traffic.total_bytes, rates, job.problem.precision).to_json()
+            precision = job.problem.costs.rate or job.problem.precision
+            light = speed_of_light(flops.total, traffic.total_bytes, rates, precision).to_json()
         return Profile(
             problem=job.problem.id,
             workload=job.workload.name,

@@ -249,7 +249,7 @@ def test_a_run_that_is_kept_has_one_meaning_for_a_workloads_name(tmp_path: Path)
         ({"problems": 5}, "`problems` must be a path, not 5"),
         ({"cache_dir": ""}, "`cache_dir` must be a path, not ''"),
         ({"device": 5}, "`device` must be one of auto, cuda, host, not 5"),
-        ({"precision": 5}, "`precision` must be one of fp32, tf32, fp16, bf16, fp8, not 5"),
+        ({"precision": 5}, f"`precision` must be one of {', '.join(PrecisionClass)}, not 5"),
         ({"baselines": 5}, "`baselines` must be one or several of eager"),
         ({"baselines": ["eager", None]}, "not ['eager', None]"),
     ],

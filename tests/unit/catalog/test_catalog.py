@@ -156,6 +156,7 @@ class TestProblems:
             ("  16: {inputs: {variants: [zero]}}\n", "variants must be a list of some of zero_mean"),
             ("  16: {inputs: {variant: []}}\n", "inputs must have the key variants"),
             ("  16: {size: 3}\n", "unknown key size"),
+            ("  16: {rate: fast}\n", "rate must be one of fp32"),
             ("  16: {notes: 3}\n", "notes must be a text"),
             ("  16: {flops: 2 * Q}\n", "uses Q, which the file does not define"),
             ("  16: {flops: 2 *}\n", "not an arithmetic expression"),

@@ -14,6 +14,7 @@ import pytest
 from harness import Harness
 from harness.catalog import CatalogError
 from harness.cli import main
+from harness.core.choices import PrecisionClass
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.writer import RunStore
@@ -155,7 +156,7 @@ def test_problems_list_and_show(place: Path, call: Call) -> None:
     assert "level1/19" in listed.out
     assert "level1/16" not in listed.out
     assert WHY in listed.err
-    assert "precision must be one of fp32, tf32, fp16, bf16, fp8, not 'fp31'" in listed.err
+    assert f"precision must be one of {', '.join(PrecisionClass)}, not 'fp31'" in listed.err
     as_json = call("problems", "list", "--json", "--quick")
     assert as_json.code == 3
     assert [item["id"] for item in json.loads(as_json.out)] == ["level1/19"]

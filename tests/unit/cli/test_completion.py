@@ -20,7 +20,7 @@ from tests.support.paths import ROOT
         ("eval x --dev", "--device --device-policy"),
         ("eval x --device-policy ", "strict coerce"),
         ("eval x --audit a", "auto always"),
-        ("eval x --precision ", "fp32 tf32 fp16 bf16 fp8"),
+        ("eval x --precision ", "fp32 tf32 fp16 bf16 int8 fp8_e4m3 mxfp8 fp8_e5m2 fp8 nvfp4 int4 mxfp4"),
         ("eval x --sandbox ", "auto strict off"),
         ("eval x --status da", "data_race"),
         ("show last --status ", " ".join(STATUS_CHOICES)),

@@ -30,7 +30,7 @@ from harness.referee.correctness.tolerance import (
 from harness.referee.problem import chunks
 from harness.referee.problem.stress_variants import transform
 
-FP32, TF32, FP16, BF16, FP8 = PrecisionClass
+FP32, TF32, FP16, BF16, FP8 = map(PrecisionClass, ("fp32", "tf32", "fp16", "bf16", "fp8"))
 
 
 def failure_of(
@@ -82,8 +82,8 @@ ARITHMETIC = {
     "bf16_inputs": (lambda a, b: dots(*map(through(torch.bfloat16), (a, b))).float(), BF16),
     "bf16_result": (lambda a, b: through(torch.bfloat16)(dots(a, b)), BF16),
     "bf16_both": (lambda a, b: through(torch.bfloat16)(dots(*map(through(torch.bfloat16), (a, b)))), BF16),
-    "e4m3_inputs": (lambda a, b: dots(*map(through(torch.float8_e4m3fn), (a, b))).float(), FP8),
-    "e5m2_inputs": (lambda a, b: dots(*map(through(torch.float8_e5m2), (a, b))).float(), FP8),
+    "e4m3_inputs": (lambda a, b: dots(*map(through(torch.float8_e4m3fn), (a, b))).float(), PrecisionClass.FP8_E4M3),
+    "e5m2_inputs": (lambda a, b: dots(*map(through(torch.float8_e5m2), (a, b))).float(), PrecisionClass.FP8_E5M2),
 }
 
 
@@ -318,7 +318,7 @@ def test_few_gross_errors_are_no_low_precision_even_where_they_would_fit_the_coa
     truth = normal(100_000).double()
     actual = truth.float()
     actual[[5, 9, 77]] += 0.5
-    assert reached_class([compare(actual, truth)]) is FP8
+    assert reached_class([compare(actual, truth)]) is PrecisionClass.FP8_E5M2
     failure = failure_of([compare(actual, truth)], FP32)
     assert failure is not None
     assert failure.status is Status.wrong_value
@@ -704,5 +704,12 @@ def test_the_limits_of_each_class_are_those_of_the_guide() -> None:
         "tf32": (1.1e-3, pytest.approx(1.1e-2)),
         "fp16": (1.3e-3, pytest.approx(1.3e-2)),
         "bf16": (1.2e-2, pytest.approx(0.12)),
+        "int8": (0.02, pytest.approx(0.1)),
+        "fp8_e4m3": (0.057, pytest.approx(0.285)),
+        "mxfp8": (0.06, pytest.approx(0.3)),
+        "fp8_e5m2": (0.105, pytest.approx(0.525)),
         "fp8": (0.15, pytest.approx(0.75)),
+        "nvfp4": (0.15, pytest.approx(0.9)),
+        "int4": (0.21, pytest.approx(0.945)),
+        "mxfp4": (0.21, pytest.approx(0.945)),
     }

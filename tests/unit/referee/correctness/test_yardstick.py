@@ -11,7 +11,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Status
 from tests.support.yardstick import CASES, CLASS_ARITHMETIC, calls
 
-FP32, TF32, FP16, BF16, FP8 = PrecisionClass
+FP32, TF32, FP16, BF16, FP8 = map(PrecisionClass, ("fp32", "tf32", "fp16", "bf16", "fp8"))
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,15 @@ import json
 
 import pytest
 
+from harness.catalog import load_problems
 from harness.core.choices import PrecisionClass
-from harness.devices.gpu_specs import Peaks
+from harness.devices.gpu_specs import Peaks, datasheet
 from harness.referee.problem.flops import Traffic
 from harness.referee.problem.roofline import DeclaredLeast, speed_of_light, trust_floor
+from harness.referee.problem.shapes import sketch
+from tests.support.paths import ROOT
 
-FP32, TF32, FP16, BF16, FP8 = PrecisionClass
+FP32, TF32, FP16, BF16, FP8 = map(PrecisionClass, ("fp32", "tf32", "fp16", "bf16", "fp8"))
 
 MEASURED = Peaks(
     name="made up",
@@ -117,3 +120,15 @@ class TestTrustFloor:
         assert measured is not None
         assert "measured" not in sheet.peaks
         assert measured.peaks == "a test, measured, times 1.25"
+
+
+def test_products_of_eight_bits_have_the_rate_of_fp8_whatever_the_class() -> None:
+    problem = load_problems(ROOT / "problems")["level2/140"]
+    assert (problem.precision, problem.costs.rate) == (BF16, FP8)
+    peaks = datasheet("NVIDIA H200")
+    assert peaks is not None
+    light = sketch(problem, problem.workloads["full"]).light(problem, problem.workloads["full"], peaks)
+    assert light.compute_s == pytest.approx(2 * 4096**3 / 1978.9e12)
+    for name in ("fp8_e4m3", "fp8_e5m2", "mxfp8"):
+        assert speed_of_light(10**12, 1, peaks, PrecisionClass(name)).compute_s == pytest.approx(1e12 / 1978.9e12)
+    assert speed_of_light(10**12, 1, peaks, PrecisionClass("int4")).compute_s is None, "unknown"

@@ -21,7 +21,7 @@ from harness.referee.problem.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding
 from harness.referee.problem.truth import Answer, Reference
 from harness.referee.problem.workspace import Workspace
 
-FP32, TF32, FP16, BF16, FP8 = PrecisionClass
+FP32, TF32, FP16, BF16, FP8 = map(PrecisionClass, ("fp32", "tf32", "fp16", "bf16", "fp8"))
 JITTERS = (Rounding.JITTER, Rounding.OTHER_JITTER)
 
 

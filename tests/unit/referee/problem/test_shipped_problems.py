@@ -20,6 +20,7 @@ from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.correctness.precision import class_limits
 from harness.referee.correctness.tolerance import LongSum, compare, judge, limits_for
 from harness.referee.problem.choices import Choices, IndexChoice
+from harness.referee.problem.codes import CodeChoice
 from harness.referee.problem.inputs import draw
 from harness.referee.problem.loader import ReferenceModule, load_reference
 from harness.referee.problem.longest_sum import LongestSum
@@ -102,7 +103,7 @@ def answer(model: torch.nn.Module, leaves: Leaves, spec: TreeSpec) -> Leaves:
     return [leaf.clone() for leaf in (*outputs, *changed)]
 
 
-def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> tuple[Leaves, dict[int, IndexChoice]]:
+def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> tuple[Leaves, dict[int, IndexChoice | CodeChoice]]:
     """The outputs in float64, with the values that indices point to in their place, and the choices among them."""
     doubled = [leaf.double() if leaf.is_floating_point() else leaf.clone() for leaf in leaves]
     # made before the default dtype changes: random weights would be others in float64
@@ -117,7 +118,7 @@ def truth(problem: Problem, leaves: Leaves, spec: TreeSpec) -> tuple[Leaves, dic
     return pointed(exact, choices), choices
 
 
-def pointed(leaves: Leaves, choices: dict[int, IndexChoice]) -> Leaves:
+def pointed(leaves: Leaves, choices: dict[int, IndexChoice | CodeChoice]) -> Leaves:
     return [choices[number].pointed(leaf) if number in choices else leaf for number, leaf in enumerate(leaves)]
 
 
@@ -141,7 +142,10 @@ def test_the_declaration_is_complete(problem: Problem) -> None:
     assert entry["workloads"]["small"]
     assert set(problem.workloads) <= {"full", "small", "odd", "half"}
     has_convolution = re.search(r"nn\.Conv", problem.source) is not None
-    assert problem.precision is (PrecisionClass.TF32 if has_convolution else PrecisionClass.FP32)
+    own = PrecisionClass.TF32 if has_convolution else PrecisionClass.FP32
+    halves = {"float16": PrecisionClass.FP16, "bfloat16": PrecisionClass.BF16}
+    kinds = {leaf.dtype for leaf in sketch(problem, problem.workloads["small"]).outputs}
+    assert problem.precision in {own, *(halves[kind] for kind in kinds if kind in halves)}
     if "half" in problem.workloads:
         assert problem.workloads["half"].sizes == {"dtype": "bfloat16"}
         assert problem.workloads["half"].precision is PrecisionClass.BF16
@@ -199,7 +203,7 @@ def test_the_reference_is_sound_on_every_variant(problem: Problem) -> None:
         got = answer(model, leaves, spec)
         assert equal(leaves, before)
         assert equal(got, answer(small(problem.id).model(1, CPU), leaves, spec))
-        assert all(bool(torch.isfinite(leaf).all()) for leaf in got if leaf.is_floating_point())
+        assert all(bool(torch.isfinite(leaf.double()).all()) for leaf in got if leaf.is_floating_point())
         with LongestSum() as counting:
             answer(model, leaves, spec)
         longest = LongSum(terms=counting.terms, alike=variant in ("large_values", "structured"))

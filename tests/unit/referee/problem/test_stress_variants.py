@@ -165,3 +165,27 @@ def test_the_seed_repeats_a_variant() -> None:
 def test_an_unknown_variant_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown input variant 'odd'; use one of own, zero_mean"):
         transform("odd", [], 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("variant", ["zero_mean", "large_values", "structured"])
+def test_eight_bit_floats_are_changed_as_well(dtype: torch.dtype, variant: str) -> None:
+    drawn = (torch.randn(96, 131, generator=torch.Generator().manual_seed(1)) + 1).to(dtype)
+    held = drawn.clone()
+    labels = transform(variant, [("inputs[0]", held.T)], seed=2)  # strides stay as well
+    assert not any("left as drawn" in label for label in labels)
+    values, before = held.float(), drawn.float()
+    assert bool(values.isfinite().all())
+    assert not torch.equal(values, before)
+    if variant == "zero_mean":
+        assert abs(float(values.mean())) < 0.02
+    elif variant == "large_values":
+        assert float(values.abs().max()) == torch.finfo(dtype).max if dtype is torch.float8_e4m3fn else True
+        assert int((values != before).sum()) >= 10
+    else:
+        assert int((values != 0).sum()) == 96, "one a line along the longest dimension"
+
+
+def test_eight_bit_floats_of_few_values_stay_as_drawn() -> None:
+    signs = (torch.randint(0, 2, (64, 64)) * 2 - 1).to(torch.float8_e4m3fn)
+    assert "few distinct" in transform("zero_mean", [("inputs[0]", signs)], seed=0)[0]

@@ -1,0 +1,40 @@
+"""Linear layer in eight-bit floating point with a scale for every row of activations and of weights."""
+
+import torch
+import torch.nn as nn
+
+batch_size = 4096
+in_features = 4096
+out_features = 4096
+
+
+class Model(nn.Module):
+    """Scales every row of x so that its largest magnitude becomes 448, rounds to e4m3, multiplies, scales, adds a bias.
+
+    Dynamic quantisation of tokens with weights that are quantised by channel, as inference engines use it.
+    """
+
+    def forward(
+        self, x: torch.Tensor, weight: torch.Tensor, weight_scale: torch.Tensor, bias: torch.Tensor
+    ) -> torch.Tensor:
+        """x: (batch_size, in_features) in bfloat16, weight: (out_features, in_features) in e4m3.
+
+        weight_scale and bias: (out_features,) in bfloat16. Returns (batch_size, out_features) in bfloat16.
+        """
+        wide = torch.get_default_dtype()
+        values = x.to(wide)
+        scale = values.abs().amax(dim=1, keepdim=True) / 448
+        codes = (values / scale).to(torch.float8_e4m3fn)
+        product = codes.to(wide) @ weight.to(wide).T
+        return (product * scale * weight_scale.to(wide) + bias.to(wide)).to(x.dtype)
+
+
+def get_inputs():
+    x = (torch.randn(batch_size, in_features) * torch.exp2(4 * torch.rand(batch_size, 1) - 2)).to(torch.bfloat16)
+    weight = (torch.randn(out_features, in_features) * 64).to(torch.float8_e4m3fn)
+    weight_scale = (torch.rand(out_features) / 1024 + 1e-4).to(torch.bfloat16)
+    return [x, weight, weight_scale, torch.randn(out_features).to(torch.bfloat16)]
+
+
+def get_init_inputs():
+    return []

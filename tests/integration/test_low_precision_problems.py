@@ -1,0 +1,86 @@
+"""The problems in fp8, MX, NVFP4, int8 and int4: solutions in their format pass, others do not.
+
+For each of the 25 problems, `solutions/quantised` has an honest solution. What computes in bfloat16 instead, and what
+takes the next coarser format, must fail (`tests/support/low_precision.py`). The fast tests judge them in this process
+by the rule and on the inputs of solutions; the slow ones evaluate them on the host device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.api import Harness
+from harness.core.choices import DeviceKind
+from harness.core.status import Status
+from harness.devices.device import Device, open_device
+from tests.support.low_precision import SOLUTIONS, SPOILED, TORCH, calls_of, outputs_of, problem_of, source_of
+from tests.support.paths import ROOT
+
+WRONG = (Status.wrong_value, Status.low_precision, Status.non_finite)
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield open_device(DeviceKind.HOST)
+    torch.set_num_threads(before)
+
+
+def test_every_solution_is_checked_and_every_problem_has_one() -> None:
+    files = {str(path.relative_to(ROOT / SOLUTIONS)) for path in (ROOT / SOLUTIONS).rglob("*.py")}
+    assert files == set(SPOILED)
+    assert len({problem_of(label) for label in TORCH}) == 25
+    assert sum(label.endswith("_cuda.py") for label in SPOILED) >= 5
+
+
+@pytest.mark.parametrize("label", TORCH)
+def test_the_format_of_the_problem_is_right_and_others_are_wrong(label: str, device: Device) -> None:
+    source = source_of(label)
+    accepted: dict[str, list[str]] = {name: [] for name in SPOILED[label].variants(source)}
+    for call in calls_of(problem_of(label), device):
+        assert not call.rejects(outputs_of(source, call)), f"the honest solution fails on {call.variant} inputs"
+        for name, spoiled in SPOILED[label].variants(source).items():
+            if call.variant == "own" and not call.rejects(outputs_of(spoiled, call)):
+                accepted[name].append(call.variant)
+    assert accepted == {"bf16": [], "coarser": []}, "on the problem's own inputs, every call must show it"
+
+
+@pytest.fixture(scope="module")
+def harness() -> Iterator[Harness]:
+    with Harness(device="host") as harness:
+        yield harness
+
+
+@pytest.fixture(scope="module")
+def gpu_harness() -> Iterator[Harness]:
+    with Harness(device="cuda") as harness:
+        yield harness
+
+
+def evaluate(label: str, harness: Harness, tmp_path: Path) -> None:
+    source = source_of(label)
+    sources = {"honest": source, **SPOILED[label].variants(source)}
+    files = {name: tmp_path / f"{name}.py" for name in sources}
+    for name, text in sources.items():
+        files[name].write_text(text, encoding="utf-8")
+    given = {name: harness.submit(problem_of(label), path) for name, path in files.items()}
+    results = {name: future.result(600) for name, future in given.items()}
+    assert results["honest"].status is Status.passed, results["honest"].reason
+    for name in ("bf16", "coarser"):
+        assert results[name].status in WRONG, (name, results[name].status, results[name].reason)
+
+
+@pytest.mark.parametrize("label", SPOILED)
+def test_an_evaluation_says_the_same(label: str, harness: Harness, tmp_path: Path) -> None:
+    evaluate(label, harness, tmp_path)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("label", SPOILED)
+def test_so_does_one_on_a_gpu_at_full_size(label: str, gpu_harness: Harness, tmp_path: Path) -> None:
+    evaluate(label, gpu_harness, tmp_path)
