@@ -2,11 +2,12 @@
 
 For each of the 25 problems, `solutions/quantised` has an honest solution. What computes in bfloat16 instead, and what
 takes the next coarser format, must fail (`tests/support/low_precision.py`). The fast tests judge them in this process
-by the rule and on the inputs of solutions; the slow ones evaluate them on the host device.
+by the rule for solutions, on the problem's own inputs; the slow ones evaluate them on the host device.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from harness.api import Harness
 from harness.core.choices import DeviceKind
 from harness.core.status import Status
 from harness.devices.device import Device, open_device
+from harness.referee.soundness.samples import OWN_DRAWS
 from tests.support.low_precision import SOLUTIONS, SPOILED, TORCH, calls_of, outputs_of, problem_of, source_of
 from tests.support.paths import ROOT
 
@@ -41,13 +43,11 @@ def test_every_solution_is_checked_and_every_problem_has_one() -> None:
 @pytest.mark.parametrize("label", TORCH)
 def test_the_format_of_the_problem_is_right_and_others_are_wrong(label: str, device: Device) -> None:
     source = source_of(label)
-    accepted: dict[str, list[str]] = {name: [] for name in SPOILED[label].variants(source)}
-    for call in calls_of(problem_of(label), device):
-        assert not call.rejects(outputs_of(source, call)), f"the honest solution fails on {call.variant} inputs"
-        for name, spoiled in SPOILED[label].variants(source).items():
-            if call.variant == "own" and not call.rejects(outputs_of(spoiled, call)):
-                accepted[name].append(call.variant)
-    assert accepted == {"bf16": [], "coarser": []}, "on the problem's own inputs, every call must show it"
+    spoiled = SPOILED[label].variants(source)
+    for call in itertools.islice(calls_of(problem_of(label), device), OWN_DRAWS):
+        assert not call.rejects(outputs_of(source, call)), "honest"
+        for name, text in spoiled.items():
+            assert call.rejects(outputs_of(text, call)), name
 
 
 @pytest.fixture(scope="module")
