@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from harness.catalog import Catalog, load_problems
+from harness.core.choices import PrecisionClass
 from harness.devices.device import Device
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.problem.loader import load_reference
@@ -197,15 +198,16 @@ def problem_of(label: str) -> str:
     return label.partition("_")[0]
 
 
-def calls_of(key: str, device: Device) -> Iterator[ReferenceCall]:
-    """Yield the calls that a solution is judged with, at the small sizes."""
+def calls_of(key: str, device: Device, precision: PrecisionClass | None = None) -> Iterator[ReferenceCall]:
+    """Yield the calls that a solution is judged with, at the small sizes and the problem's class or another."""
     problem = _problems()[key]
+    required = precision or problem.precision
     reference = load_reference(problem, problem.workloads["small"])
     oracle, drawer = Reference(reference, device, seed=7), SampleDrawer(reference, device)
     leaves, tree = drawer.inputs("own")
     oracle.try_out(unflatten(tree, [leaf.clone() for leaf in leaves]), 7)
-    first = make_sample("own", leaves, tree, 7, oracle, problem.precision)
-    return drawer.samples(oracle, problem, problem.precision, first)
+    first = make_sample("own", leaves, tree, 7, oracle, required)
+    return drawer.samples(oracle, problem, required, first)
 
 
 def outputs_of(source: str, call: ReferenceCall) -> Leaves:
