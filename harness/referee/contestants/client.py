@@ -79,6 +79,8 @@ def load_request(task: Task, workspace: Workspace) -> Load:
         seed=workspace.model_seed,
         drawn=tuple(workspace.oracle.drawn),
         dtype=workspace.problem.dtype,
+        # The calibration's own solution returns all results at once, gradients included.
+        gradients=workspace.gradients if task.problem.backward else None,
     )
 
 

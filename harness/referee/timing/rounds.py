@@ -21,6 +21,7 @@ from harness.devices import sm_clock
 from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.device import CallTime, DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
+from harness.protocol.gradients import between_passes
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
 from harness.protocol.tensor_tree import flatten
 from harness.referee.problem.burst_plan import (
@@ -174,7 +175,7 @@ class ReferenceRunner:
             if workspace.traits.draws_random:
                 device.reseed(workspace.call_seed(call.index))
             timer = device.time_latency if call.mode is CallMode.LATENCY else device.time_cold
-            with torch.no_grad():
+            with torch.no_grad(), between_passes(device.mark):
                 forward = functools.partial(self._forward, arguments)
                 times.append(timer(forward, self._copy, functools.partial(workspace.complete, call.index)))
         wall_s = time.perf_counter() - begin
