@@ -174,7 +174,8 @@ class Verifier:
         if opaque := tree.opaque("output"):
             path, name = opaque[0]
             return Failure(
-                status=Status.wrong_structure, reason=f"{readable(path)} is a {one_line(name, limit=200)}, not a plain tensor"
+                status=Status.wrong_structure,
+                reason=f"{readable(path)} is a {one_line(name, limit=200)}, not a plain tensor",
             )
         if difference := same_structure(traits.tree, tree, values=False):  # values differ from call to call
             reason = readable(difference)
@@ -225,8 +226,8 @@ class Verifier:
 
 _GRADIENT = re.compile(r"(grad of .+): expected a tensor, got None")
 _NO_GRADIENT = (
-    r"\1 is None: autograd finds no way to it from the outputs; do not detach them or use torch.no_grad(), return it in "
-    "backward, and keep each parameter of the reference as a parameter of its shape"
+    r"\1 is None: autograd finds no way to it from the outputs; do not detach them or use torch.no_grad(), return it "
+    "in backward, and keep each parameter of the reference as a parameter of its shape"
 )
 
 

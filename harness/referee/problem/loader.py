@@ -90,10 +90,10 @@ class ReferenceModule:
         """
         if self.problem.backward and self.gradients is None:
             bare = self.without_backward()
-            drawn = list(bare.get_inputs())
-            place = torch.device("meta") if any(leaf.is_meta for leaf in flatten(drawn)[0]) else None
-            leaves, tree = flatten(drawn)
-            self.learn_gradients(bare.model(0, place), unflatten(tree, [leaf.to(place) for leaf in leaves]))
+            arguments, model = list(bare.get_inputs()), bare.model(0, None)
+            if any(leaf.is_meta for leaf in flatten(arguments)[0]):
+                arguments, model = without_data(arguments, model)
+            self.learn_gradients(model, arguments)
         with self.at(Phase.INPUTS):
             drawn = self._get_inputs()
         if self.gradients is None or not isinstance(drawn, list | tuple):
@@ -274,6 +274,13 @@ def load_reference(problem: Problem, workload: Workload, progress_marker: Progre
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise ProblemError(f"the file fails on import: {describe(error)}") from error
+
+
+def without_data(arguments: Sequence[object], model: torch.nn.Module) -> tuple[list[object], torch.nn.Module]:
+    """Move arguments and a model to the device `meta`, also within `meta_tensors`."""
+    with torch._C.DisableTorchFunction():  # that mode would change copies of the parameters
+        leaves, tree = flatten(list(arguments))
+        return unflatten(tree, [leaf.to("meta") for leaf in leaves]), model.to("meta")
 
 
 class _CpuGenerator(torch.Generator):

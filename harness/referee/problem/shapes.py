@@ -21,7 +21,7 @@ from harness.protocol.gradients import readable
 from harness.protocol.tensor_tree import flatten
 from harness.referee.problem.dataless import fake_tensors, meta_tensors
 from harness.referee.problem.flops import count_flops, least_traffic
-from harness.referee.problem.loader import ProblemError, describe, load_reference, state_of
+from harness.referee.problem.loader import ProblemError, describe, load_reference, state_of, without_data
 from harness.referee.problem.roofline import SpeedOfLight, speed_of_light
 
 
@@ -92,7 +92,7 @@ def sketch(problem: Problem, workload: Workload) -> ProblemShapes:
             raise ProblemError(f"get_inputs returns a {kind}, not a list")
         model = reference.model(0, None)
         if problem.backward:
-            model, inputs = model.to("meta"), tree_map_only(torch.Tensor, lambda leaf: leaf.to("meta"), inputs)
+            inputs, model = without_data(inputs, model)
         results: list[object] = []
         counted = _told("forward", lambda: count_flops(lambda: results.append(model(*inputs))))
     flops, bytes_ = problem.costs.flops, problem.costs.bytes
@@ -126,7 +126,9 @@ def _leaves(root: str, tree: object) -> tuple[ShapeLeaf, ...]:
     leaves, spec = flatten(tree)
     return tuple(
         ShapeLeaf(
-            path=readable(path), dtype=str(leaf.dtype).removeprefix("torch."), shape=tuple(int(extent) for extent in leaf.shape)
+            path=readable(path),
+            dtype=str(leaf.dtype).removeprefix("torch."),
+            shape=tuple(int(extent) for extent in leaf.shape),
         )
         for path, leaf in zip(spec.paths(root), leaves, strict=True)
     )

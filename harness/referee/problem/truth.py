@@ -250,7 +250,8 @@ class Reference:
         outputs, tree = flatten(result)
         if opaque := tree.opaque("output"):
             raise ProblemError(
-                f"the reference returns a {opaque[0][1]} at {readable(opaque[0][0])}, which can't be compared; return tensors"
+                f"the reference returns a {opaque[0][1]} at {readable(opaque[0][0])}, which can't be compared; return "
+                "tensors"
             )
         for path, leaf in zip(map(readable, tree.paths("output")), outputs, strict=True):
             if leaf.layout is not torch.strided or leaf.is_quantized:

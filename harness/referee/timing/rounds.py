@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -118,6 +119,24 @@ class Rounds:
             [time.window_s for burst in reference for time in burst],
             [claim.window_s for burst in solution for claim in burst],
         )
+
+    def passes(self) -> dict[str, dict[str, float]]:
+        """Return the median times of forward and backward, by pass and side, in seconds.
+
+        Sides without a time are absent. The solution's are claims, which no rule judges.
+        """
+        found: dict[str, dict[str, float]] = {"forward_s": {}, "backward_s": {}}
+        of_reference, of_solution = self._of_mode(CallMode.COLD)
+        times: dict[str, list[CallTime | CallClaim]] = {
+            "reference": [time for burst in of_reference for time in burst],
+            "solution": [claim for burst in of_solution for claim in burst],
+        }
+        for side, calls in times.items():
+            split = [(call.forward_s, call.device_s) for call in calls if call.forward_s is not None]
+            if split:
+                found["forward_s"][side] = statistics.median(forward_s for forward_s, _ in split)
+                found["backward_s"][side] = statistics.median(both_s - forward_s for forward_s, both_s in split)
+        return found
 
     def _of_mode(self, mode: CallMode) -> tuple[list[list[CallTime]], list[list[CallClaim]]]:
         return (

@@ -294,10 +294,10 @@ class Contestant:
             if call.seed is not None and self._device is not None:
                 self._device.reseed(call.seed)
 
-        call = self._both_passes()
+        model = self._both_passes()
 
         def forward() -> object:
-            result = call(*arguments)
+            result = model(*arguments)
             return snapshot.in_order(snapshot.coerce(result) if burst.coerce_device else result, burst.contiguous)
 
         def after(result: object) -> None:
@@ -394,7 +394,7 @@ class Contestant:
             self._shim.begin_call()
 
         model = self._both_passes()
-        # Asking takes time, so only in the first calls, which are not timed. The first one may also allocate for others.
+        # Asking takes time: only in the first calls, which are not timed. The first one may allocate for later ones.
         asks = self._gradients is not None and self._calls < 2
         self._calls += 1
         before_bytes = torch.cuda.memory_allocated() if asks else 0
