@@ -1,8 +1,8 @@
 """Divergence of a student's distribution from a teacher's, and both gradients, from five numbers a row.
 
 Idea: eager makes two log-softmaxes, writes them, and reads them again in every step of the divergence and of the backward. Here
-a block has a row. The forward keeps of it the largest value and the logarithm of the sum of either side, and the row's divergence; the backward computes both
-distributions again from the logits and writes both gradients at once.
+a block has a row. The forward keeps of it the largest value and the logarithm of the sum of either side, and the row's
+divergence; the backward computes both distributions again from the logits and writes both gradients at once.
 
 Bytes: 8 a value forward (read; twice more from the caches), 16 backward (8 read, 8 written).
 Flops: about 12 a value forward, 12 backward.
