@@ -217,7 +217,7 @@ class Device(Protocol):
         ...
 
     def mark(self) -> None:
-        """Mark the place in the running timed call at which its backward begins, in the call's stream."""
+        """Mark where the backward of the running timed call begins, in its stream."""
         ...
 
     def time_latency(

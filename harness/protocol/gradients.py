@@ -1,4 +1,4 @@
-"""Forward and backward as one call: which gradients it returns, and how to make it.
+"""Make a forward and its backward as one call.
 
 Both sides: the contestant calls a solution like this, the referee the reference. The last argument of such a call has
 the incoming gradients. The result is a dict: the forward's own result, and each gradient by its name.

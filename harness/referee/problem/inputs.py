@@ -110,7 +110,7 @@ def draw_into(
 
 
 def _learn_gradients(reference: ReferenceModule, device: torch.device) -> None:
-    """Find out once which gradients a call returns: the shapes of the incoming ones are inputs' shapes."""
+    """Find out once which gradients a call returns, and the incoming shapes."""
     if reference.problem.backward and reference.gradients is None:
         bare = reference.without_backward()
         drawn = draw(bare, seed=0, device=device)

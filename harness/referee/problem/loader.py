@@ -106,7 +106,7 @@ class ReferenceModule:
         return load_reference(replace(self.problem, backward=()), self.workload, self._progress_marker)
 
     def learn_gradients(self, model: torch.nn.Module, arguments: Sequence[object]) -> None:
-        """Find out, by one call, which gradients there are, and the shapes of the incoming ones.
+        """Find out by one call which gradients there are, and the incoming shapes.
 
         Args:
             model: A model of `without_backward`.

@@ -216,7 +216,7 @@ class Reference:
         return self._reference.forward_only(self.model)
 
     def with_backward(self, forward: Callable[..., object]) -> Callable[..., object]:
-        """Return another form of the problem's forward, followed by the backward if the problem asks for it."""
+        """Return a form of the problem's forward with the backward, if it asks for one."""
         return self._reference.with_backward(forward, self.model)
 
     def try_out(self, arguments: Sequence[object], seed: int) -> Traits:
@@ -659,7 +659,7 @@ class _Saved:
         return leaf
 
     def bytes_beyond(self, given: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:
-        """Return the bytes of these and of the outputs, without memory that was there before the call."""
+        """Return their and the outputs' bytes, without memory from before the call."""
         before = {place for leaf in given for place in _memory(leaf)}
         held = self._bytes | {place: size for leaf in outputs for place, size in _memory(leaf).items()}
         return sum(size for place, size in held.items() if place not in before)

@@ -138,7 +138,7 @@ def _baselines(record: Record, told: str) -> list[str]:
 
 
 def _backward(record: Record) -> list[str]:
-    """Return lines about the passes and the memory between them, if a call has a backward."""
+    """Return lines about the two passes and the memory between them, if any."""
     backward, lines = read.mapping(record.evidence, "backward"), []
     passes = {name: read.mapping(backward, f"{name}_s") for name in ("forward", "backward")}
     mine, theirs = (

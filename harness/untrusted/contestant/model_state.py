@@ -128,7 +128,7 @@ class HeldState:
         return missing
 
     def parameters(self, names: Sequence[str]) -> list[torch.Tensor | None]:
-        """Return the model's tensors to differentiate by, None for each that it does not have.
+        """Return the model's parameters; None for each that it does not have.
 
         Args:
             names: Names of the reference's parameters.
