@@ -222,7 +222,8 @@ class Contestant:
                 model = model.to("cuda" if self._shim is not None else self._device.torch_device, dtype=dtype)
             self._model = model
             self._state = HeldState(model)
-            self._gradients = None if message["gradients"] is None else Gradients.from_json(message["gradients"])
+            if (wanted := message.get("gradients")) is not None:
+                self._gradients = Gradients.from_json(wanted)
             state = {name: self._tensor(Region.from_json(slot)) for name, slot in message["state"].items()}
             differing, unmatched = self._state.match(state, message["drawn"])
             self._device.synchronize()
