@@ -128,8 +128,8 @@ class ReferenceModule:
             roots = [number for number, output in enumerate(outputs) if output.requires_grad]
             if not roots or not wanted:
                 raise ProblemError(
-                    f"backward: [{', '.join(self.problem.backward)}]: no output depends on a floating-point tensor of "
-                    "these; remove the backward, or change forward"
+                    f"the problem asks for a backward by its {' and '.join(self.problem.backward)}, but no output "
+                    "depends on a floating-point one; remove `backward`, or change forward"
                 )
             results = [outputs[number] for number in roots]
             found = torch.autograd.grad(results, wanted, list(map(torch.ones_like, results)), allow_unused=True)

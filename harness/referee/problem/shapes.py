@@ -137,5 +137,7 @@ def _leaves(root: str, tree: object) -> tuple[ShapeLeaf, ...]:
 def _told(what: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
+    except ProblemError:
+        raise
     except Exception as error:
         raise ProblemError(f"{what} can't run without data: {describe(error)}") from error

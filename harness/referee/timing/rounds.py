@@ -132,7 +132,8 @@ class Rounds:
             "solution": [claim for burst in of_solution for claim in burst],
         }
         for side, calls in times.items():
-            split = [(call.forward_s, call.device_s) for call in calls if call.forward_s is not None]
+            known = [(call.forward_s, call.device_s) for call in calls if call.forward_s is not None]
+            split = [(forward_s, both_s) for forward_s, both_s in known if 0.0 < forward_s < both_s]
             if split:
                 found["forward_s"][side] = statistics.median(forward_s for forward_s, _ in split)
                 found["backward_s"][side] = statistics.median(both_s - forward_s for forward_s, both_s in split)
