@@ -42,7 +42,8 @@ PROBLEM_FILE = re.compile(r"(\d{1,6})_([^/]*)\.py")
 _FOLDER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _WORKLOAD = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _WANTED = re.compile(r"(?:.*/)?([A-Za-z0-9_-]+)/0*(\d+)(?:_[^/]*)?")
-_KEYS = frozenset({"precision", "precisions", "workloads", "inputs", "notes", "flops", "bytes", "rate"})
+_KEYS = frozenset({"precision", "precisions", "workloads", "inputs", "notes", "flops", "bytes", "rate", "backward"})
+_DIFFERENTIATED = ("inputs", "parameters")
 
 
 class CatalogError(Exception):
@@ -331,6 +332,7 @@ def _problem(key: str, path: Path, entry: Any) -> Problem:
         rules=reader.rules(),
         costs=Costs(flops=reader.cost("flops"), bytes=reader.cost("bytes"), rate=reader.rate()),
         notes=reader.text("notes") or "",
+        backward=reader.backward(),
     )
     return _failed(found, f"{declarations}: {'; '.join(reader.findings)}") if reader.findings else read
 
@@ -452,6 +454,13 @@ class _Entry:
             self.note(f"variants must be a list of some of {', '.join(VARIANTS)}, not {variants!r:.80}")
             return InputRules()
         return InputRules(variants=tuple(dict.fromkeys(variants)))
+
+    def backward(self) -> tuple[str, ...]:
+        held = self._held.get("backward", [])
+        if not isinstance(held, list) or any(name not in _DIFFERENTIATED for name in held):
+            self.note(f"backward must be a list of some of {', '.join(_DIFFERENTIATED)}, not {held!r:.80}")
+            return ()
+        return tuple(name for name in _DIFFERENTIATED if name in held)
 
     def text(self, key: str) -> str | None:
         value = self._held.get(key)

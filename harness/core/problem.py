@@ -89,6 +89,7 @@ class Problem:
         costs: Declared work of one call.
         notes: Free text for readers.
         compare_state: Whether solutions must update parameters and buffers as the reference does.
+        backward: What a call differentiates besides its forward: `inputs`, `parameters`, both or nothing.
         dtype: Type to convert inputs and parameters to (`float16`, `bfloat16`); None leaves them.
         model_seed: Seed under which models are constructed, of an evaluation that is repeated; None draws one.
         failure: Why the file or its declarations can't be read, or None. If set, the other fields are unreliable.
@@ -105,6 +106,7 @@ class Problem:
     costs: Costs = field(default_factory=Costs)
     notes: str = ""
     compare_state: bool = True
+    backward: tuple[str, ...] = ()
     dtype: str | None = None
     model_seed: int | None = None
     failure: Failure | None = None

@@ -190,6 +190,8 @@ class CudaDevice:
         self._flush_bytes = max(FLUSH_FACTOR * torch.cuda.get_device_properties(index).L2_cache_size, MIN_FLUSH_BYTES)
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._middle = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._marked = False
 
     @property
     def torch_device(self) -> torch.device:
@@ -287,8 +289,20 @@ class CudaDevice:
         self._end.record()
         after(result)
         torch.cuda.synchronize(self.index)
-        window_s = time.perf_counter() - begin
-        return CallTime(device_s=self._start.elapsed_time(self._end) * 1e-3, window_s=window_s)
+        return self._took(time.perf_counter() - begin)
+
+    def mark(self) -> None:
+        self._middle.record()
+        self._marked = True
+
+    def _took(self, window_s: float) -> CallTime:
+        """Return the times of a call that is complete."""
+        marked, self._marked = self._marked, False
+        return CallTime(
+            device_s=self._start.elapsed_time(self._end) * 1e-3,
+            window_s=window_s,
+            forward_s=self._start.elapsed_time(self._middle) * 1e-3 if marked else None,
+        )
 
     def time_latency(
         self,
@@ -307,7 +321,7 @@ class CudaDevice:
         window_s = time.perf_counter() - begin
         after(result)
         torch.cuda.synchronize(self.index)
-        return CallTime(device_s=self._start.elapsed_time(self._end) * 1e-3, window_s=window_s)
+        return self._took(window_s)
 
     def time_back_to_back(self, calls: Sequence[Callable[[], None]]) -> CallTime:
         torch.cuda.synchronize(self.index)

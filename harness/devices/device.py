@@ -80,10 +80,12 @@ class CallTime:
     Attributes:
         device_s: Time by the device's clock (CUDA events).
         window_s: Time by the host's clock, from submission to completion.
+        forward_s: The part of `device_s` before the call's `Device.mark`; None without one.
     """
 
     device_s: float
     window_s: float
+    forward_s: float | None = None
 
 
 class Device(Protocol):
@@ -212,6 +214,10 @@ class Device(Protocol):
         Returns:
             Device time of the call and host time of the window. On CUDA the window includes `after`.
         """
+        ...
+
+    def mark(self) -> None:
+        """Mark where the backward of the running timed call begins, in its stream."""
         ...
 
     def time_latency(

@@ -132,6 +132,9 @@ class HostDevice:
         self.prepare_flush().add_(1)
         return self.time_latency(call, after, before)
 
+    def mark(self) -> None:
+        return
+
     def time_latency(
         self,
         call: Callable[[], object],

@@ -144,6 +144,27 @@ class TimeEmpty(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gradients(Message):
+    """The gradients that one call returns.
+
+    Attributes:
+        inputs: Numbers of the inputs, among the tensors of the forward's arguments.
+        parameters: Names of the reference's parameters.
+        outputs: Numbers of the forward's output tensors that have an incoming gradient.
+    """
+
+    inputs: tuple[int, ...]
+    parameters: tuple[str, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Keys of the gradients in a call's result."""
+        inputs = (f"grad of input {number}" for number in self.inputs)
+        return (*inputs, *(f"grad of {name}" for name in self.parameters))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Message):
     """Import the solution, construct `ModelNew`, match the reference's state.
 
@@ -159,6 +180,7 @@ class Load(Message):
         seed: Seed of the random generators.
         drawn: Names in `state` that are plain attributes, neither parameters nor buffers.
         dtype: torch's name of the type for the model's floating-point state; None leaves it.
+        gradients: What each call differentiates; None for calls of the forward alone.
     """
 
     TYPE: ClassVar[str] = "load"
@@ -171,6 +193,7 @@ class Load(Message):
     seed: int
     drawn: tuple[str, ...] = ()
     dtype: str | None = None
+    gradients: Gradients | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,6 +431,7 @@ class CallClaim(Message):
         leaves: Claims about the output tensors.
         state_missing: Names of the reference's state that the model does not have.
         reshaped: Number and shape of each input whose shape the call changed.
+        forward_s: Share of `device_s` before the backward began; None if there is none, or if it was not measured.
     """
 
     device_s: Seconds
@@ -416,6 +440,7 @@ class CallClaim(Message):
     leaves: Annotated[tuple[OutputFields, ...], Meta(max_length=MAX_ITEMS)]
     state_missing: Texts
     reshaped: Annotated[tuple[tuple[Count, Integers], ...], Meta(max_length=MAX_ITEMS)] = ()
+    forward_s: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,16 +485,18 @@ class BurstDone(Message):
         claims: Claims about the calls.
         reports: Findings of the host device's checks.
         peak_bytes: Peak device memory of torch's allocator during the burst; None if it has no allocator.
+        held_bytes: Device memory that a call's forward took and still held as the backward began; None without one.
     """
 
     TYPE: ClassVar[str] = "burst_done"
     claims: Annotated[tuple[CallClaim, ...], Meta(max_length=MAX_ITEMS)]
     reports: Objects
     peak_bytes: Count | None = None
+    held_bytes: Count | None = None
 
     def _checked(self) -> Self:
         for claim in self.claims:
-            check_seconds(claim.device_s, claim.window_s)
+            check_seconds(claim.device_s, claim.window_s, claim.forward_s or 0.0)
         return replace(self, reports=reports_to_keep(self.reports))
 
 

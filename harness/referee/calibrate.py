@@ -115,6 +115,7 @@ class Calibrator:
         """
         own = replace(
             task,
+            problem=replace(task.problem, backward=()),
             source=noop_solution.source(workspace.traits, workspace.oracle.initial_state),
             filename="idle.py",
             modules=(),

@@ -83,6 +83,7 @@ def page(problem: Problem, costed: Sequence[Costed]) -> RenderableType:
     """Render one problem: declarations, workloads with shapes and costs, source."""
     facts: dict[str, Any] = {
         "precision": problem.precision.value,
+        **({"backward": ", ".join(problem.backward)} if problem.backward else {}),
         "input_variants": ["own", *problem.rules.variants],
         "file": str(problem.path),
         "digest": problem.digest,
@@ -144,6 +145,7 @@ def as_json(problem: Problem, costed: Sequence[Costed]) -> dict[str, Any]:
         "workloads": {name: dict(held.sizes) for name, held in problem.workloads.items()},
         "precisions": {name: (held.precision or problem.precision).value for name, held in problem.workloads.items()},
         "variants": ["own", *problem.rules.variants],
+        "backward": list(problem.backward),
         "digest": problem.digest,
         "notes": problem.notes,
         "costs": [known.to_json() for known in costed],

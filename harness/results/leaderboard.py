@@ -90,6 +90,10 @@ class LeaderboardRow(Tally):
             "display_name": self.display_name,
             "model": self.model,
             "kernelbench_rules": self.kernelbench_rules,
+            "backward_s": self.backward_s,
+            "reference_backward_s": self.reference_backward_s,
+            "held_bytes": self.held_bytes,
+            "reference_held_bytes": self.reference_held_bytes,
         }
 
 

@@ -28,7 +28,7 @@ from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.stats import may_be_one, same_within
 from harness.core.status import VERDICT_FREE, Status
-from harness.results.evidence import mapping, positive
+from harness.results.evidence import mapping, positive, whole
 from harness.results.latest import recency
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
@@ -110,6 +110,10 @@ class Figures:
         high: Upper end of the interval.
         floor: Noise floor, a difference of logs; 0 if none was measured.
         sol_fraction: Reached fraction of the speed of light.
+        backward_s: Device time of the backward in seconds, if the problem asks for one and it was timed.
+        reference_backward_s: The same of the reference.
+        held_bytes: Device memory that one forward took and still held as its backward began.
+        reference_held_bytes: The same of the reference.
     """
 
     speedup: float | None = None
@@ -117,6 +121,10 @@ class Figures:
     high: float | None = None
     floor: float = 0.0
     sol_fraction: float | None = None
+    backward_s: float | None = None
+    reference_backward_s: float | None = None
+    held_bytes: int | None = None
+    reference_held_bytes: int | None = None
 
     @property
     def same_within(self) -> float | None:
@@ -222,7 +230,17 @@ def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
         labels=record.labels,
         kernelbench_rules=_kernelbench_rules(record),
         floor=noise_floor_of(record) or 0.0,
+        **_of_backward(record),
     )
+
+
+def _of_backward(record: Record) -> dict[str, Any]:
+    if record.status is not Status.passed:
+        return {}
+    backward, sides = mapping(record.evidence, "backward"), {"": "solution", "reference_": "reference"}
+    return {
+        f"{prefix}backward_s": positive(mapping(backward, "backward_s").get(side)) for prefix, side in sides.items()
+    } | {f"{prefix}held_bytes": whole(backward, "held_bytes", side) for prefix, side in sides.items()}
 
 
 def _kernelbench_rules(record: Record) -> bool | None:

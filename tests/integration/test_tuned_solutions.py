@@ -96,7 +96,7 @@ class TestTheCommittedRun:
     def test_every_solution_has_passed_as_it_is_now(self, committed: readme_tables.Results) -> None:
         records = {record.solution: record for record in committed.records}
         stood = reached.lines_as_run(readme_tables.RUN)
-        assert set(records) == set(TUNED)
+        assert set(records) == {label for label in TUNED if "/backward/" not in label}
         for label, record in records.items():
             assert record.status is Status.passed, f"{label}: {record.reason}"
             assert reached.was_run(TUNED[label].source, record, stood), f"{label} was changed after the run"

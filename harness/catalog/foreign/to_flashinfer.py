@@ -123,6 +123,8 @@ def _uuid(problem: Problem, workload: str) -> str:
 def _new_definition(
     problem: Problem, shapes: Mapping[str, tuple[Sequence[Leaf], Sequence[Leaf]]], *, has_state: bool
 ) -> ExportedProblem:
+    if problem.backward:
+        raise NotConvertible("it asks for a backward, which a definition does not describe")
     tree = parsed(problem.source)
     if "run" in top_level_names(tree):
         raise NotConvertible("its file has a name run, which a definition's function has")

@@ -85,9 +85,11 @@ def export_task(problem: Problem) -> dict[str, str]:
     Benchmarks are the workloads, `full` first; the test is `small`, if it is declared.
 
     Raises:
-        NotConvertible: Changing a size would not change the constants computed from it, or the file has names of a
-            task.
+        NotConvertible: Changing a size would not change the constants computed from it, the file has names of a task,
+            or the problem asks for a backward.
     """
+    if problem.backward:
+        raise NotConvertible("it asks for a backward, which a task does not call")
     if own := top_level_names(parsed(problem.source)) & {"ref_kernel", "generate_input", "new_model", "models"}:
         raise NotConvertible(f"its file has the name {', '.join(sorted(own))}, which a task's functions have")
     names = [name for name in problem.workloads if name != "full"]

@@ -14,6 +14,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "device.h"
@@ -314,10 +315,20 @@ std::unordered_set<const void*>& pinned() {
     static auto* set = new std::unordered_set<const void*>();
     return *set;
 }
-void* noted(void* user) {
-    if (pinned_depth > 0 && user != nullptr) {
+std::unordered_map<const void*, std::size_t>& on_device() {
+    static auto* blocks = new std::unordered_map<const void*, std::size_t>();
+    return *blocks;
+}
+std::size_t device_bytes = 0;
+
+void* noted(void* user, std::size_t bytes) {
+    if ((pinned_depth > 0 || device_depth > 0) && user != nullptr) {
         std::lock_guard<std::mutex> lock(owned_mutex);
-        pinned().insert(user);
+        if (pinned_depth > 0) pinned().insert(user);
+        if (device_depth > 0) {
+            on_device()[user] = bytes;
+            device_bytes += bytes;
+        }
     }
     return user;
 }
@@ -330,6 +341,10 @@ void free_any(void* user) {
         std::lock_guard<std::mutex> lock(owned_mutex);
         ours = owned().erase(user) != 0;
         pinned().erase(user);
+        if (const auto block = on_device().find(user); block != on_device().end()) {
+            device_bytes -= block->second;
+            on_device().erase(block);
+        }
     }
     if (!ours) return c10::free_cpu(user);
     region_remove(user);
@@ -340,7 +355,7 @@ struct TrackingAllocator final : c10::Allocator {
     c10::DataPtr allocate(std::size_t bytes) override {
         if (!hostcuda_checked() || bytes == 0) {
             c10::DataPtr plain_memory = plain->allocate(bytes);
-            void* address = noted(plain_memory.release_context());
+            void* address = noted(plain_memory.release_context(), bytes);
             if (device_depth > 0) pool_takes(address, bytes);
             return {address, address, &free_any, Device(DeviceType::CPU)};
         }
@@ -352,7 +367,7 @@ struct TrackingAllocator final : c10::Allocator {
         if (device) hostcuda_poison(block, total);
         if (device) pool_takes(user, bytes);
         region_add(user, bytes, device ? RegionKind::device : pinned_depth > 0 ? RegionKind::pinned : RegionKind::host, device, red_zone, nullptr);
-        noted(user);
+        noted(user, bytes);
         {
             std::lock_guard<std::mutex> lock(owned_mutex);
             owned().insert(user);
@@ -405,6 +420,11 @@ private:
 }  // namespace
 
 bool activated() { return library != nullptr; }
+
+std::size_t allocated_bytes() {
+    std::lock_guard<std::mutex> lock(owned_mutex);
+    return device_bytes;
+}
 
 void activate() {
     if (library != nullptr) return;

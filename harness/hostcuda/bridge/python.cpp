@@ -70,6 +70,7 @@ void activate() {
     hostcuda::bridge::activate();
     hostcuda::bridge::add_hooks();
 }
+std::size_t allocated_bytes() { return hostcuda::bridge::allocated_bytes(); }
 at::Tensor as_device(const at::Tensor& t) { return hostcuda::bridge::as_device(t); }
 at::Tensor as_host(const at::Tensor& t) { return hostcuda::bridge::as_host(t); }
 using hostcuda::bridge::graph_begin;
@@ -80,6 +81,7 @@ using hostcuda::bridge::graph_replay;
 
 PyMethodDef methods[] = {
     HOSTCUDA_METHOD(activate, "activate"),
+    HOSTCUDA_METHOD(allocated_bytes, "allocated_bytes"),
     HOSTCUDA_METHOD(as_device, "as_device"),
     HOSTCUDA_METHOD(as_host, "as_host"),
     HOSTCUDA_METHOD(graph_begin, "graph_begin"),

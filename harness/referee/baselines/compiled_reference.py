@@ -135,7 +135,8 @@ class CompiledReference:
                 # If the compiler's benchmarks can't be guarded one by one, the whole compilation is.
                 whole = self._turnstile.shared and "autotune" in self.baseline.mode and not _guarded(self._turnstile)
                 backend = _Inductor(self.baseline.mode, self._turnstile)
-                self._model = torch.compile(self.workspace.oracle.model, backend=backend)
+                oracle = self.workspace.oracle
+                self._model = oracle.with_backward(torch.compile(oracle.forward_model, backend=backend))
                 if whole:
                     with self._turnstile:
                         self._call()

@@ -89,6 +89,8 @@ def load_request(task: Task, workspace: Workspace) -> Load:
         seed=workspace.model_seed,
         drawn=tuple(workspace.oracle.drawn),
         dtype=workspace.problem.dtype,
+        # The calibration's own solution returns all results at once, gradients included.
+        gradients=workspace.gradients if task.problem.backward else None,
     )
 
 
@@ -312,6 +314,9 @@ class ContestantClient:
         self._own_s += wall_s
         if done.peak_bytes is not None:
             self.peak_bytes = max(self.peak_bytes or 0, done.peak_bytes)
+        if done.held_bytes is not None:
+            held = {"reference": self.workspace.traits.held_bytes, "solution": done.held_bytes}
+            self._evidence.setdefault("backward", {})["held_bytes"] = held
         return replace(done, reports=self._places(done.reports)), wall_s
 
     def _explained(self, error: ContestantFailed) -> ContestantFailed:

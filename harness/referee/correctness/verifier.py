@@ -7,6 +7,7 @@ dtype and device as claimed; values and state as found in the arena (`value_chec
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 
 from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status, one_line
+from harness.protocol.gradients import readable
 from harness.protocol.messages import BurstDone, CallClaim
 from harness.protocol.tensor_tree import TreeError, TreeSpec
 from harness.referee.contestants.client import ContestantClient
@@ -172,14 +174,16 @@ class Verifier:
         if opaque := tree.opaque("output"):
             path, name = opaque[0]
             return Failure(
-                status=Status.wrong_structure, reason=f"{path} is a {one_line(name, limit=200)}, not a plain tensor"
+                status=Status.wrong_structure,
+                reason=f"{readable(path)} is a {one_line(name, limit=200)}, not a plain tensor",
             )
         if difference := same_structure(traits.tree, tree, values=False):  # values differ from call to call
-            return Failure(status=Status.wrong_structure, reason=difference)
+            reason = readable(difference)
+            return Failure(status=Status.wrong_structure, reason=_GRADIENT.sub(_NO_GRADIENT, reason))
         if len(claim.leaves) != tree.slots:
             return _tampered("the number of output tensors does not match their description")
         for path, leaf, shape, dtype in zip(
-            traits.tree.paths("output"), claim.leaves, traits.shapes, traits.dtypes, strict=True
+            traits.output_names, claim.leaves, traits.shapes, traits.dtypes, strict=True
         ):
             expected = str(dtype).removeprefix("torch.")
             if leaf.shape != shape:
@@ -218,6 +222,13 @@ class Verifier:
             said = f"the call changed the shape of its input {path} to {list(got)}; the reference keeps {list(right)}"
             return Failure(status=Status.mutated_input, reason=said)
         return None
+
+
+_GRADIENT = re.compile(r"(grad of .+): expected a tensor, got None")
+_NO_GRADIENT = (
+    r"\1 is None: autograd finds no way to it from the outputs; do not detach them or use torch.no_grad(), return it "
+    "in backward, and keep each parameter of the reference as a parameter of its shape"
+)
 
 
 def _tampered(reason: str) -> Failure:

@@ -59,6 +59,7 @@ def draw(reference: ReferenceModule, *, seed: int, variant: str = OWN, device: t
         ValueError: The variant is unknown.
     """
     check_variant(variant)
+    _learn_gradients(reference, device)
     values, drawn_on = _own(reference, seed, device, ())
     drawn, spec = _flatten(values, reference.dtype)
     labels = _layout_labels(drawn, spec)
@@ -92,6 +93,7 @@ def draw_into(
         ValueError: The variant is unknown.
     """
     check_variant(variant)
+    _learn_gradients(reference, device)
     places, _ = flatten(list(targets))
     values, drawn_on = _own(reference, seed, device, places)
     leaves, spec = _flatten(values, reference.dtype)
@@ -105,6 +107,14 @@ def draw_into(
     del leaves
     labels += _transform(variant, places, spec, seed)
     return DrawnInputs(values=unflatten(spec, places), drawn_on=drawn_on, variant=variant, labels=tuple(labels))
+
+
+def _learn_gradients(reference: ReferenceModule, device: torch.device) -> None:
+    """Find out once which gradients a call returns, and the incoming shapes."""
+    if reference.problem.backward and reference.gradients is None:
+        bare = reference.without_backward()
+        drawn = draw(bare, seed=0, device=device)
+        reference.learn_gradients(bare.model(0, device), drawn.values)
 
 
 def _transform(variant: str, leaves: Sequence[torch.Tensor], spec: TreeSpec, seed: int) -> list[str]:

@@ -7,6 +7,8 @@ can guess it. Two loads share nothing.
 
 from __future__ import annotations
 
+import copy
+import functools
 import re
 import secrets
 import sys
@@ -14,6 +16,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +28,8 @@ from harness.core import python_ast
 from harness.core.problem import Problem, Workload
 from harness.core.status import one_line
 from harness.devices.device import seed_generators
+from harness.protocol.gradients import INCOMING, forward_and_backward
+from harness.protocol.messages import Gradients
 from harness.protocol.tensor_tree import TreeError, flatten, unflatten
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
@@ -64,6 +69,9 @@ class ReferenceModule:
         self._model_class = self._member("Model")
         if not (isinstance(self._model_class, type) and issubclass(self._model_class, torch.nn.Module)):
             raise ProblemError("Model is not a subclass of torch.nn.Module")
+        self.gradients: Gradients | None = None
+        """What a call differentiates, once `learn_gradients` found it out; None if the problem asks for no backward."""
+        self._incoming: list[tuple[torch.Size, torch.dtype]] = []
         self._get_inputs = self._callable("get_inputs")
         self._get_init_inputs = self._callable("get_init_inputs")
         weakref.finalize(self, sys.modules.pop, module.__name__, None)
@@ -77,10 +85,96 @@ class ReferenceModule:
     def get_inputs(self) -> Any:
         """Return the result of the problem's `get_inputs`; raise whatever it raises.
 
+        If the problem asks for a backward, the last argument has the incoming gradients, drawn after the inputs.
         `harness.referee.problem.inputs` draws through this.
         """
+        if self.problem.backward and self.gradients is None:
+            bare = self.without_backward()
+            arguments, model = list(bare.get_inputs()), bare.model(0, None)
+            if any(leaf.is_meta for leaf in flatten(arguments)[0]):
+                arguments, model = without_data(arguments, model)
+            self.learn_gradients(model, arguments)
         with self.at(Phase.INPUTS):
-            return self._get_inputs()
+            drawn = self._get_inputs()
+        if self.gradients is None or not isinstance(drawn, list | tuple):
+            return drawn
+        incoming = [torch.randn(shape, dtype=dtype) for shape, dtype in self._incoming]
+        return [*drawn, {INCOMING: incoming[0] if len(incoming) == 1 else incoming}]
+
+    def without_backward(self) -> ReferenceModule:
+        """Load the problem once more, without its backward."""
+        return load_reference(replace(self.problem, backward=()), self.workload, self._progress_marker)
+
+    def learn_gradients(self, model: torch.nn.Module, arguments: Sequence[object]) -> None:
+        """Find out by one call which gradients there are, and the incoming shapes.
+
+        Args:
+            model: A model of `without_backward`.
+            arguments: Arguments of one call.
+
+        Raises:
+            ProblemError: The call fails, or nothing that the problem names has a gradient.
+        """
+        leaves, tree = flatten(list(arguments))
+        numbers = [number for number, leaf in enumerate(leaves) if leaf.is_floating_point()]
+        numbers = numbers if "inputs" in self.problem.backward else []
+        names = [name for name, held in model.named_parameters() if held.requires_grad]
+        names = names if "parameters" in self.problem.backward else []
+        for number in numbers:
+            leaves[number] = leaves[number].detach().requires_grad_()
+        wanted = [*(leaves[number] for number in numbers), *(model.get_parameter(name) for name in names)]
+        with self._blame("the forward for its backward failed"), self.at(Phase.FORWARD), torch.enable_grad():
+            outputs, _ = flatten(model(*unflatten(tree, leaves)))
+            roots = [number for number, output in enumerate(outputs) if output.requires_grad]
+            if not roots or not wanted:
+                raise ProblemError(
+                    f"the problem asks for a backward by its {' and '.join(self.problem.backward)}, but no output "
+                    "depends on a floating-point one; remove `backward`, or change forward"
+                )
+            results = [outputs[number] for number in roots]
+            found = torch.autograd.grad(results, wanted, list(map(torch.ones_like, results)), allow_unused=True)
+        own = dict(zip([*numbers, *names], found, strict=True))
+        self.gradients = Gradients(
+            inputs=tuple(number for number in numbers if own[number] is not None),
+            parameters=tuple(name for name in names if own[name] is not None),
+            outputs=tuple(roots),
+        )
+        self._incoming = [(output.shape, output.dtype) for output in results]
+
+    def forward_only(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Return a view of a model of this reference that calls the problem's own forward."""
+        if not self.problem.backward:
+            return model
+        bare = copy.copy(model)
+        bare.__class__ = self._model_class
+        return bare
+
+    def with_backward(self, forward: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
+        """Return `forward` followed by its backward, if the problem asks for that.
+
+        Args:
+            forward: Computes what the problem's own forward does.
+            model: Has the parameters.
+        """
+        if not self.problem.backward:
+            return forward
+        return functools.partial(self._both_passes, forward, model)
+
+    def _both_passes(self, forward: Callable[..., Any], model: torch.nn.Module, *arguments: Any) -> dict[str, object]:
+        if self.gradients is None:
+            raise RuntimeError("the gradients are not known yet; draw inputs first")
+        parameters = [model.get_parameter(name) for name in self.gradients.parameters]
+        return forward_and_backward(forward, arguments, self.gradients, parameters)
+
+    @functools.cached_property
+    def _differentiated(self) -> type[torch.nn.Module]:
+        """A subclass of `Model` whose forward also makes the backward."""
+        plain = self._model_class
+
+        def forward(model: Any, *arguments: Any) -> dict[str, object]:
+            return self._both_passes(functools.partial(plain.forward, model), model, *arguments)
+
+        return type(plain.__name__, (plain,), {"forward": forward})
 
     def init_inputs(self) -> list[Any]:
         """Return the constructor's arguments.
@@ -118,7 +212,8 @@ class ReferenceModule:
         arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
         seed_generators(seed)
         with self._blame("Model(*get_init_inputs()) failed"), cuda_missed(), self.at(Phase.CONSTRUCTOR):
-            model: torch.nn.Module = self._model_class(*arguments)
+            kind = self._differentiated if self.problem.backward else self._model_class
+            model: torch.nn.Module = kind(*arguments)
         if device is None and dtype is None:
             return model
         with self._blame(f"the model can't be moved to {device}"):
@@ -179,6 +274,13 @@ def load_reference(problem: Problem, workload: Workload, progress_marker: Progre
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise ProblemError(f"the file fails on import: {describe(error)}") from error
+
+
+def without_data(arguments: Sequence[object], model: torch.nn.Module) -> tuple[list[object], torch.nn.Module]:
+    """Move arguments and a model to the device `meta`, also within `meta_tensors`."""
+    with torch._C.DisableTorchFunction():  # that mode would change copies of the parameters
+        leaves, tree = flatten(list(arguments))
+        return unflatten(tree, [leaf.to("meta") for leaf in leaves]), model.to("meta")
 
 
 class _CpuGenerator(torch.Generator):

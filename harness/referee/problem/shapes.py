@@ -17,10 +17,11 @@ from harness.catalog.sizes import evaluate
 from harness.core.json_value import JsonObject
 from harness.core.problem import Problem, Workload
 from harness.devices.gpu_specs import Peaks
+from harness.protocol.gradients import readable
 from harness.protocol.tensor_tree import flatten
-from harness.referee.problem.dataless import fake_tensors
+from harness.referee.problem.dataless import fake_tensors, meta_tensors
 from harness.referee.problem.flops import count_flops, least_traffic
-from harness.referee.problem.loader import ProblemError, describe, load_reference, state_of
+from harness.referee.problem.loader import ProblemError, describe, load_reference, state_of, without_data
 from harness.referee.problem.roofline import SpeedOfLight, speed_of_light
 
 
@@ -83,13 +84,16 @@ def sketch(problem: Problem, workload: Workload) -> ProblemShapes:
     Raises:
         ProblemError: The code can't run without data; the message has the cause.
     """
-    with fake_tensors():
+    # Fake tensors are of a type of their own, which a call with its backward can't take apart.
+    with meta_tensors() if problem.backward else fake_tensors():
         reference = load_reference(problem, workload)
         inputs = _told("get_inputs", reference.get_inputs)
         if not isinstance(inputs, list | tuple):
             kind = "Tensor" if isinstance(inputs, torch.Tensor) else type(inputs).__name__  # here a FakeTensor
             raise ProblemError(f"get_inputs returns a {kind}, not a list")
         model = reference.model(0, None)
+        if problem.backward:
+            inputs, model = without_data(inputs, model)
         results: list[object] = []
         counted = _told("forward", lambda: count_flops(lambda: results.append(model(*inputs))))
     flops, bytes_ = problem.costs.flops, problem.costs.bytes
@@ -123,7 +127,9 @@ def _leaves(root: str, tree: object) -> tuple[ShapeLeaf, ...]:
     leaves, spec = flatten(tree)
     return tuple(
         ShapeLeaf(
-            path=path, dtype=str(leaf.dtype).removeprefix("torch."), shape=tuple(int(extent) for extent in leaf.shape)
+            path=readable(path),
+            dtype=str(leaf.dtype).removeprefix("torch."),
+            shape=tuple(int(extent) for extent in leaf.shape),
         )
         for path, leaf in zip(spec.paths(root), leaves, strict=True)
     )
@@ -132,5 +138,7 @@ def _leaves(root: str, tree: object) -> tuple[ShapeLeaf, ...]:
 def _told(what: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
+    except ProblemError:
+        raise
     except Exception as error:
         raise ProblemError(f"{what} can't run without data: {describe(error)}") from error

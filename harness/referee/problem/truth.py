@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -21,6 +21,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import one_line
 from harness.devices.device import Device
 from harness.devices.layout import copied, with_strides_of
+from harness.protocol.gradients import FORWARD, readable
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.problem.checksum import checksums
@@ -57,6 +58,8 @@ class Traits:
         destinations: Numbers of the inputs that hold the results, if it returns nothing.
         longest_sum: Most terms that one of its operators adds to one value.
         choosing: Numbers of the outputs that are indices straight from a choosing operator, or codes from rounding.
+        held_bytes: Bytes of its outputs and of what autograd keeps from the forward for the backward, without inputs
+            and state; None if the problem asks for no backward.
     """
 
     draws_random: bool
@@ -71,10 +74,16 @@ class Traits:
     counters: Mapping[str, int] = field(default_factory=dict)
     longest_sum: int = 1
     choosing: tuple[int, ...] = ()
+    held_bytes: int | None = None
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the output tensors for readers, gradients among them."""
+        return list(map(readable, self.tree.paths("output")))
 
     def result_names(self) -> list[str]:
         """Return the names of `Answer.results`."""
-        return [*self.tree.paths("output"), *(f"state {name}" for name in self.updates_state)]
+        return [*self.output_names, *(f"state {name}" for name in self.updates_state)]
 
     @property
     def contiguous(self) -> tuple[int, ...]:
@@ -203,6 +212,15 @@ class Reference:
         with self._reference.moves or nullcontext():
             return self.model(*arguments)
 
+    @property
+    def forward_model(self) -> torch.nn.Module:
+        """The model with the problem's own forward, also if a call makes its backward."""
+        return self._reference.forward_only(self.model)
+
+    def with_backward(self, forward: Callable[..., object]) -> Callable[..., object]:
+        """Return a form of the problem's forward with the backward, if it asks for one."""
+        return self._reference.with_backward(forward, self.model)
+
     def try_out(self, arguments: Sequence[object], seed: int) -> Traits:
         """Call the reference once and record its behaviour.
 
@@ -219,11 +237,12 @@ class Reference:
         after = [leaf.detach() for leaf in leaves]  # other tensor objects: the call may change a tensor's shape
         writes = [times_written(leaf) for leaf in leaves]
         held = self._held = Attributes(self.model)
+        saved = _Saved()
         self._device.reseed(seed)
         random_before = self._random_state()
         try:
             with cuda_missed(), self._reference.at(Phase.FORWARD):
-                with torch.no_grad(), LongestSum() as counting, Choices() as choices:
+                with torch.no_grad(), saved.watched(), LongestSum() as counting, Choices() as choices:
                     result = self.forward(arguments)
                 self._device.synchronize()
         except Exception as error:
@@ -233,9 +252,10 @@ class Reference:
         outputs, tree = flatten(result)
         if opaque := tree.opaque("output"):
             raise ProblemError(
-                f"the reference returns a {opaque[0][1]} at {opaque[0][0]}, which can't be compared; return tensors"
+                f"the reference returns a {opaque[0][1]} at {readable(opaque[0][0])}, which can't be compared; return "
+                "tensors"
             )
-        for path, leaf in zip(tree.paths("output"), outputs, strict=True):
+        for path, leaf in zip(map(readable, tree.paths("output")), outputs, strict=True):
             if leaf.layout is not torch.strided or leaf.is_quantized:
                 kind = "quantised" if leaf.is_quantized else f"not dense ({leaf.layout})"
                 raise ProblemError(f"the reference's {path} is {kind}, which can't be compared; return plain tensors")
@@ -277,6 +297,9 @@ class Reference:
             },
             longest_sum=counting.terms,
             choosing=tuple(choices.of(outputs)),
+            held_bytes=None
+            if self._reference.gradients is None
+            else saved.bytes_beyond([*leaves, *state.values()], flatten(result[FORWARD])[0]),  # type: ignore[index]
         )
         if not (outputs or tree.floats() or self._traits.mutates_inputs or self._traits.updates_state):
             raise ProblemError(
@@ -462,7 +485,7 @@ class Reference:
             The answer, its larger outputs in the host's memory; None if rows can't be computed alone.
         """
         traits = self.traits
-        if traits.updates_state or traits.mutates_inputs or traits.choosing:
+        if traits.updates_state or traits.mutates_inputs or traits.choosing or self._reference.gradients is not None:
             return None
         own = self.answer(inputs, tree, seed)
         room = self._device.free_bytes() // 4
@@ -602,8 +625,9 @@ class Reference:
         """
         ends = "return the same structure and shapes for all inputs"
         if difference := same_structure(self.traits.tree, tree, values=False):
+            difference = readable(difference)
             raise ProblemError(f"the structure of the reference's output depends on the draw: {difference}; {ends}")
-        for path, leaf, shape in zip(tree.paths("output"), leaves, self.traits.shapes, strict=True):
+        for path, leaf, shape in zip(self.traits.output_names, leaves, self.traits.shapes, strict=True):
             if tuple(leaf.shape) != shape:
                 shapes = f"{list(shape)} on one draw of its inputs and {list(leaf.shape)} on another"
                 raise ProblemError(f"the reference's {path} has shape {shapes}; {ends}")
@@ -618,6 +642,34 @@ class Reference:
 
 
 _Written: TypeAlias = "tuple[str, torch.Tensor | None, int]"
+
+
+class _Saved:
+    """The memory of the tensors that autograd keeps in a forward for its backward."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[int, int] = {}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note the tensors that calls within the block keep."""
+        with torch.autograd.graph.saved_tensors_hooks(self._note, lambda leaf: leaf):
+            yield
+
+    def _note(self, leaf: torch.Tensor) -> torch.Tensor:
+        self._bytes |= _memory(leaf)
+        return leaf
+
+    def bytes_beyond(self, given: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:
+        """Return their and the outputs' bytes, without memory from before the call."""
+        before = {place for leaf in given for place in _memory(leaf)}
+        held = self._bytes | {place: size for leaf in outputs for place, size in _memory(leaf).items()}
+        return sum(size for place, size in held.items() if place not in before)
+
+
+def _memory(leaf: torch.Tensor) -> dict[int, int]:
+    storage = leaf.untyped_storage()
+    return {storage.data_ptr(): storage.nbytes()}
 
 
 class _State:

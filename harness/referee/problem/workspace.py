@@ -23,7 +23,7 @@ from harness.core.problem import Problem, Workload
 from harness.devices.device import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.devices.layout import kept_strides, memory_of
 from harness.protocol.fields import MAX_ITEMS
-from harness.protocol.messages import Region
+from harness.protocol.messages import Gradients, Region
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose
 from harness.referee.problem.checksum import checksums
@@ -110,7 +110,7 @@ def key_of(problem: Problem, workload: Workload) -> Hashable:
 
     It has the sizes, too: callers of the Python API may give several of them one name.
     """
-    rules = problem.rules, problem.compare_state, problem.model_seed
+    rules = problem.rules, problem.compare_state, problem.backward, problem.model_seed
     return problem.digest, problem.precision, rules, workload.name, str(sorted(workload.sizes.items()))
 
 
@@ -194,6 +194,11 @@ class Workspace:
         # take it later.
         self.draw(0)
         self.truth_source = self.truth(0).source
+
+    @property
+    def gradients(self) -> Gradients | None:
+        """What a call differentiates; None if the problem asks for no backward."""
+        return self._reference.gradients
 
     @property
     def input_notes(self) -> tuple[str, ...]:
@@ -334,7 +339,7 @@ class Workspace:
         """Return what is judged of a call: outputs, updated state, changeable inputs."""
         own, traits = self.sets[index], self.traits
         state = dict(zip(traits.updates_state, own.state, strict=True))
-        names = [*traits.tree.paths("output"), *(f"state {name}" for name in self.compared_state)]
+        names = [*traits.output_names, *(f"state {name}" for name in self.compared_state)]
         slots = [*own.outputs, *(state[name] for name in self.compared_state)]
         if traits.mutates_inputs:
             names += self.tree.paths("inputs")

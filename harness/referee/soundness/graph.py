@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.fx
 import torch.nn.functional as F
+from torch.utils._pytree import tree_map_only
 
 from harness.core.status import one_line
 from harness.devices.device import Device
@@ -131,7 +132,7 @@ def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants
     An operation is dropped if an argument has its result's shape, and replaced if it is in `_SWAPPED`.
     """
     try:
-        traced = _traced(oracle.model)
+        traced = _traced(oracle.forward_model)
         shapes = _shapes(traced, sample, oracle, device)
     except Exception as error:
         if is_shortage(error):
@@ -139,6 +140,7 @@ def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants
         oracle.restore_state()
         reason = one_line(f"{type(error).__name__}: {error}", limit=160)
         return Mutants(wrongs=(), operations=0, untried=(), not_traced=reason)
+    backward = oracle.traits.held_bytes is not None
     wrongs: list[Wrong] = []
     untried: list[str] = []
     operations = 0
@@ -149,7 +151,7 @@ def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants
         if node.name not in shapes:
             continue
         operations += 1
-        made = _of_node(traced, node, name, shapes, oracle, device)
+        made = _of_node(traced, node, name, shapes, oracle, device, backward=backward)
         if made:
             wrongs += made
         else:
@@ -183,6 +185,8 @@ def _of_node(
     shapes: Mapping[str, tuple[torch.Size, torch.dtype]],
     oracle: Reference,
     device: Device,
+    *,
+    backward: bool,
 ) -> list[Wrong]:
     found = []
     instead = next((item for item in node.all_input_nodes if shapes.get(item.name) == shapes[node.name]), None)
@@ -196,6 +200,10 @@ def _of_node(
         answer = _answering(_Mutant(traced, node.name, _replaced(other)), oracle, device)
         label = f"{node.name} replaced by {other.__name__}"
         found.append(Wrong(rule="dropped_operation", name=label, answer=answer))
+    if backward:
+        answer = _answering(_Mutant(traced, node.name, _detached), oracle, device)
+        # An operation may have no part in any gradient, such as one that makes a mask.
+        found.append(Wrong(rule="dropped_operation", name=f"{node.name} detached", answer=answer, may_agree=True))
     return found
 
 
@@ -228,7 +236,13 @@ class _Mutant(torch.fx.Interpreter):
 def _answering(
     mutant: _Mutant, oracle: Reference, device: Device
 ) -> Callable[[ReferenceCall, Leaves], Sequence[torch.Tensor]]:
-    return lambda sample, _: run_model(mutant, sample.inputs, sample, oracle, device)
+    call = oracle.with_backward(mutant)
+    return lambda sample, _: run_model(call, sample.inputs, sample, oracle, device)
+
+
+def _detached(run: _Mutant, node: torch.fx.Node) -> Any:
+    """The value without its history: nothing flows back through the operation."""
+    return tree_map_only(torch.Tensor, torch.Tensor.detach, torch.fx.Interpreter.run_node(run, node))
 
 
 def _dropped(instead: str) -> Callable[[_Mutant, torch.fx.Node], Any]:
@@ -267,7 +281,7 @@ def _shapes(
     inputs = [copied(leaf) for leaf in sample.inputs] if oracle.traits.mutates_inputs else list(sample.inputs)
     device.reseed(sample.seed)
     with torch.no_grad():
-        result = recorder.run(*unflatten(sample.tree, inputs))
+        result = oracle.with_backward(recorder.run)(*unflatten(sample.tree, inputs))
     leaves = [inputs[number] for number in oracle.traits.destinations] or flatten(result)[0]
     oracle.restore_state()
     if not sample.equals(leaves) and sample.rejects(leaves):

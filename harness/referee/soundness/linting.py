@@ -219,7 +219,7 @@ class _Linted:
 
     def _look_at(self, sample: ReferenceCall, non_finite: list[str], imprecise: list[str]) -> ReferenceCall:
         base = class_limits(self.required, longest=sample.longest)
-        paths = self.traits.tree.paths("output") or [f"result {number}" for number in range(len(sample.own))]
+        paths = self.traits.output_names or [f"result {number}" for number in range(len(sample.own))]
         singly = self.required is PrecisionClass.FP32 or sample.variant != "large_values"
         for path, leaf, error in zip(paths, sample.own, sample.errors, strict=True):
             if leaf.is_floating_point() and not all_finite(leaf):

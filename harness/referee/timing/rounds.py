@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from harness.devices import sm_clock
 from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.device import CallTime, DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
+from harness.protocol.gradients import between_passes
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
 from harness.protocol.tensor_tree import flatten
 from harness.referee.problem.burst_plan import (
@@ -118,6 +120,25 @@ class Rounds:
             [claim.window_s for burst in solution for claim in burst],
         )
 
+    def passes(self) -> dict[str, dict[str, float]]:
+        """Return the median times of forward and backward, by pass and side, in seconds.
+
+        Sides without a time are absent. The solution's are claims, which no rule judges.
+        """
+        found: dict[str, dict[str, float]] = {"forward_s": {}, "backward_s": {}}
+        of_reference, of_solution = self._of_mode(CallMode.COLD)
+        times: dict[str, list[CallTime | CallClaim]] = {
+            "reference": [time for burst in of_reference for time in burst],
+            "solution": [claim for burst in of_solution for claim in burst],
+        }
+        for side, calls in times.items():
+            known = [(call.forward_s, call.device_s) for call in calls if call.forward_s is not None]
+            split = [(forward_s, both_s) for forward_s, both_s in known if 0.0 < forward_s < both_s]
+            if split:
+                found["forward_s"][side] = statistics.median(forward_s for forward_s, _ in split)
+                found["backward_s"][side] = statistics.median(both_s - forward_s for forward_s, both_s in split)
+        return found
+
     def _of_mode(self, mode: CallMode) -> tuple[list[list[CallTime]], list[list[CallClaim]]]:
         return (
             [of_mode(each.reference_planned_calls, each.reference.times, mode) for each in self.held],
@@ -174,7 +195,7 @@ class ReferenceRunner:
             if workspace.traits.draws_random:
                 device.reseed(workspace.call_seed(call.index))
             timer = device.time_latency if call.mode is CallMode.LATENCY else device.time_cold
-            with torch.no_grad():
+            with torch.no_grad(), between_passes(device.mark):
                 forward = functools.partial(self._forward, arguments)
                 times.append(timer(forward, self._copy, functools.partial(workspace.complete, call.index)))
         wall_s = time.perf_counter() - begin

@@ -80,6 +80,7 @@ def _result(record: Record) -> list[str]:
             clock = show.line(read.text(timing, "clock") or "the device", 40)
             lines.append(f"A call takes {show.duration(mine)}{eager} (median of {calls} calls, by {clock}).")
         lines += _without_launches(timing) + _baselines(record, entry.group.baseline)
+    lines += _backward(record)
     variants = read.mapping(record.evidence, "variants")
     calls = sum(read.whole(row, "calls") or 0 for row in variants.values())
     if calls:
@@ -133,6 +134,22 @@ def _baselines(record: Record, told: str) -> list[str]:
             lines.append(f"Over {shown}: {_shown(entry)}.")
         elif entry.speedup is None and (why := LACKS.get(read.text(row, "outcome"))):
             lines.append(f"Over {shown}: no speedup, because this baseline {why}.")
+    return lines
+
+
+def _backward(record: Record) -> list[str]:
+    """Return lines about the two passes and the memory between them, if any."""
+    backward, lines = read.mapping(record.evidence, "backward"), []
+    passes = {name: read.mapping(backward, f"{name}_s") for name in ("forward", "backward")}
+    mine, theirs = (
+        [f"{name} {show.duration(time_s)}" for name, held in passes.items() if (time_s := read.number(held, side))]
+        for side in ("solution", "reference")
+    )
+    if mine and theirs:
+        lines.append(f"Of that, {', '.join(mine)}; eager: {', '.join(theirs)}.")
+    own, eager = (read.whole(backward, "held_bytes", side) for side in ("solution", "reference"))
+    if own is not None and eager is not None:
+        lines.append(f"Held between forward and backward: {show.size(own)}; eager: {show.size(eager)}.")
     return lines
 
 

@@ -24,6 +24,7 @@ from harness.devices.layout import copied
 from harness.devices.stream_gate import StreamGate
 from harness.protocol.channel import Channel, ChannelClosed, FrameTooLarge
 from harness.protocol.fields import MAX_REPORTS, MAX_TEXT, MAX_TRACE
+from harness.protocol.gradients import between_passes, forward_and_backward
 from harness.protocol.kernel_rows import MAX_NAME, CensusTaken
 from harness.protocol.messages import (
     Broken,
@@ -33,6 +34,7 @@ from harness.protocol.messages import (
     CallClaim,
     CallMode,
     EmptyTimed,
+    Gradients,
     LaunchMode,
     Loaded,
     Ready,
@@ -116,6 +118,9 @@ class Contestant:
         self._gate: StreamGate | None = None
         self._took = CallTime(device_s=0.0, window_s=0.0)
         self._recording: Any = None
+        self._gradients: Gradients | None = None
+        self._calls = 0
+        self._held_bytes: int | None = None
 
     def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         match message["type"]:
@@ -225,6 +230,8 @@ class Contestant:
                 model = model.to("cuda" if self._shim is not None else self._device.torch_device, dtype=dtype)
             self._model = model
             self._state = HeldState(model)
+            if (wanted := message.get("gradients")) is not None:
+                self._gradients = Gradients.from_json(wanted)
             state = {name: self._tensor(Region.from_json(slot)) for name, slot in message["state"].items()}
             differing, unmatched = self._state.match(state, message["drawn"])
             self._device.synchronize()
@@ -256,7 +263,12 @@ class Contestant:
                 raise _Broke(Stage.CALL, index) from error
         if self._shim is not None:
             self._shim.note_calls(len(claims))
-        return BurstDone(claims=tuple(claims), reports=self._reports(), peak_bytes=self._device.peak_bytes())
+        return BurstDone(
+            claims=tuple(claims),
+            reports=self._reports(),
+            peak_bytes=self._device.peak_bytes(),
+            held_bytes=self._held_bytes,
+        )
 
     def _prepare(self, message: Mapping[str, Any], fds: Sequence[int]) -> Ready:
         """Prepare a back-to-back burst; refuse a launch mode that does not work."""
@@ -291,8 +303,10 @@ class Contestant:
             if call.seed is not None and self._device is not None:
                 self._device.reseed(call.seed)
 
+        model = self._both_passes()
+
         def forward() -> object:
-            result = self._model(*arguments)
+            result = model(*arguments)
             return snapshot.in_order(snapshot.coerce(result) if burst.coerce_device else result, burst.contiguous)
 
         def after(result: object) -> None:
@@ -337,6 +351,7 @@ class Contestant:
         """Remove the solution's state and keep the device open."""
         self._model = self._previous = self._prepared = None
         self._snapshots, self._state, self._notes = [], HeldState(), []
+        self._gradients, self._calls, self._held_bytes = None, 0, None
         sys.modules.pop(MODULE_NAME, None)
         if self._arena is not None:
             self._arena.close()
@@ -437,15 +452,27 @@ class Contestant:
         if self._shim is not None:
             self._shim.begin_call()
 
+        model = self._both_passes()
+        # Asking takes time: only in the first calls, which are not timed. The first one may allocate for later ones.
+        asks = self._gradients is not None and self._calls < 2
+        self._calls += 1
+        before_bytes = torch.cuda.memory_allocated() if asks else 0
+
+        def note() -> None:
+            assert self._device is not None
+            if asks:
+                self._held_bytes = max(0, torch.cuda.memory_allocated() - before_bytes)
+            self._device.mark()
+
         def forward() -> object:
-            result = self._model(*arguments)
+            result = model(*arguments)
             return snapshot.in_order(snapshot.coerce(result) if burst.coerce_device else result, burst.contiguous)
 
         def observed() -> object:
             return forward() if around is None else around(forward)
 
         timer = self._device.time_latency if call.mode is CallMode.LATENCY else self._device.time_cold
-        with torch.no_grad():
+        with torch.no_grad(), between_passes(note):
             times: CallTime = timer(observed, snapshot.take, before)
             missing = self._state.copy_to(burst.state_names, state_slots)
             self._device.synchronize()
@@ -457,7 +484,16 @@ class Contestant:
             leaves=snapshot.leaves,
             state_missing=tuple(missing),
             reshaped=reshaped(list(zip(inputs, call.inputs, strict=True))),
+            forward_s=times.forward_s,
         )
+
+    def _both_passes(self) -> Callable[..., object]:
+        """Return the model's call, followed by its backward if the problem asks for that."""
+        if self._gradients is None:
+            return self._model  # type: ignore[no-any-return]
+        parameters = self._state.parameters(self._gradients.parameters)
+        model, gradients = self._model, self._gradients
+        return lambda *arguments: forward_and_backward(model, arguments, gradients, parameters)
 
     def _keep(self, result: object) -> None:
         """Keep a call's result alive until the next call has returned.

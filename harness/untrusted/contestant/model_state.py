@@ -127,6 +127,16 @@ class HeldState:
                     missing.append(name)
         return missing
 
+    def parameters(self, names: Sequence[str]) -> list[torch.Tensor | None]:
+        """Return the model's parameters; None for each that it does not have.
+
+        Args:
+            names: Names of the reference's parameters.
+        """
+        own = _held_by(self._model) if issubclass(type(self._model), torch.nn.Module) else {}
+        found = [own.get(self._own_names.get(name, name)) for name in names]
+        return [held if type(held) is torch.nn.Parameter else None for held in found]
+
     def _own(self) -> dict[str, Any]:
         """Return the current state by the model's own names.
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -431,6 +432,8 @@ def test_problem_to_task_and_back(tmp_path: Path) -> None:
         export_task(own_problem(tmp_path / "more", PROBLEM.replace("\n\n\nclass", "\nDOUBLE = 2 * ROWS\n\n\nclass")))
     with pytest.raises(NotConvertible, match="generate_input"):
         export_task(again)
+    with pytest.raises(NotConvertible, match="it asks for a backward"):
+        export_task(replace(problem, backward=("inputs",)))
 
 
 def test_problem_to_definition(tmp_path: Path) -> None:
@@ -466,6 +469,8 @@ def test_problem_to_definition(tmp_path: Path) -> None:
     exec(fixed.definition["reference"], reference)
     x, factors = torch.randn(16, 8), torch.randn(8)
     torch.testing.assert_close(scope["harness_run"](x, factors), reference["run"](x, factors), rtol=0, atol=0)
+    with pytest.raises(NotConvertible, match="it asks for a backward"):
+        export_problem(replace(problem, backward=("inputs",)), shapes, has_state=False)
     for wrong, reason in (
         ([("inputs[0][0]", "float32", (1,))], "not one tensor for each argument"),
         ([("inputs[0]", "int64", (1,)), ("inputs[1]", "float32", (1,))], "inputs of integers"),

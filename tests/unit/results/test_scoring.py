@@ -410,6 +410,7 @@ class TestRanks:
             "speedup_low", "speedup_high", "sol_fraction", "results", "passed", "untimed", "disqualified", "unjudged",
             "fast_0", "fast_0.5", "fast_0.8", "fast_1", "fast_1.5", "fast_2", "reason", "precision",
             "same_within", "driver", "display_name", "model", "kernelbench_rules",
+            "backward_s", "reference_backward_s", "held_bytes", "reference_held_bytes",
         ]  # fmt: skip
 
     def test_no_records(self) -> None:

@@ -134,7 +134,7 @@ def patch(
         "device": _DeviceContext,
         "device_of": _DeviceContext,
         "empty_cache": silent,
-        "memory_allocated": constant(0),
+        "memory_allocated": lambda *_, **__: bridge.allocated_bytes(),
         "max_memory_allocated": constant(0),
         "memory_reserved": constant(0),
         "max_memory_reserved": constant(0),

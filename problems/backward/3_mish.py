@@ -1,0 +1,24 @@
+"""Mish: x times the tanh of its softplus."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+rows = 8192
+columns = 8192
+
+
+class Model(nn.Module):
+    """An activation without kinks, elementwise."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: (rows, columns). Returns the same shape."""
+        return F.mish(x)
+
+
+def get_inputs():
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs():
+    return []

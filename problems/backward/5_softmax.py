@@ -1,0 +1,23 @@
+"""Softmax over the last dimension."""
+
+import torch
+import torch.nn as nn
+
+rows = 16384
+columns = 4096
+
+
+class Model(nn.Module):
+    """Each row becomes a distribution."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: (rows, columns). Returns the same shape."""
+        return torch.softmax(x, dim=-1)
+
+
+def get_inputs():
+    return [2 * torch.randn(rows, columns)]
+
+
+def get_init_inputs():
+    return []
