@@ -141,6 +141,17 @@ class TimeEmpty(Message):
     TYPE: ClassVar[str] = "time_empty"
 
 
+class Keep(StrEnum):
+    """What `Load` keeps of an earlier `Load` of the same solution, at other sizes."""
+
+    NOTHING = "nothing"
+    """Import and construct."""
+    MODULE = "module"
+    """Construct again, with other arguments."""
+    MODEL = "model"
+    """Take the same model, with its initial state."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Message):
     """Import the solution, construct `ModelNew`, match the reference's state.
@@ -157,6 +168,7 @@ class Load(Message):
         seed: Seed of the random generators.
         drawn: Names in `state` that are plain attributes, neither parameters nor buffers.
         dtype: torch's name of the type for the model's floating-point state; None leaves it.
+        keep: What to keep of an earlier `Load`.
     """
 
     TYPE: ClassVar[str] = "load"
@@ -169,6 +181,7 @@ class Load(Message):
     seed: int
     drawn: tuple[str, ...] = ()
     dtype: str | None = None
+    keep: Keep = Keep.NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,7 @@ def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Ta
         timed=config.device is DeviceKind.CUDA,
         small=job.problem.workloads.get(SMALL),
         input_key=job.input_key,
+        shape_key=job.shape_key,
     )
 
 
