@@ -42,15 +42,23 @@ class CorrectnessStage:
         client: The solution's contestant.
         log: Gets evidence, labels and seconds.
         first_set: The first input set of the workspace that may be used.
+        repeats: Whether calls are repeated with one changed element and in another order, which is enough at one shape.
     """
 
     def __init__(
-        self, context: RefereeContext, client: ContestantClient, log: EvidenceLog, *, first_set: int = 0
+        self,
+        context: RefereeContext,
+        client: ContestantClient,
+        log: EvidenceLog,
+        *,
+        first_set: int = 0,
+        repeats: bool = True,
     ) -> None:
         self._context = context
         self._client = client
         self._log = log
         self._first_set = first_set
+        self._repeats = repeats
         self._answered: list[int] = []
         self.call_s = 0.0
         """Seconds of a call in the last burst: the first call loads and allocates."""
@@ -79,7 +87,7 @@ class CorrectnessStage:
         )
         if failure is not None and unset:
             failure = failure_of_reports(done.reports)  # the unset shared memory may be the cause
-        if failure is None and repeats:
+        if failure is None and repeats and (unset or self._repeats):
             with log.stage("reorder"):
                 failure, done = self._repeat_in_other_order(unset)
         if done.reports:
@@ -87,7 +95,7 @@ class CorrectnessStage:
         log.labels += labels_of_reports(done.reports)
         if failure is None and client.task.timed:
             self._context.exclusive.announce()  # audits stop while the last check runs
-        if failure is not None:
+        if failure is not None or not self._repeats:
             return failure
         with log.stage("refresh", client.workspace.ledger):
             return self._repeat_with_changed_input()

@@ -41,8 +41,8 @@ SHOWN_FASTER = "faster_at_shown_sizes"
 GAP = 1.25
 """Specialisation gap from which a solution gets the label: its interval lies above."""
 
-SAMPLES, HALF_WIDTH, BUDGET_S = 12, 0.02, 0.25
-"""Timing at one secret shape. The score is a mean over several, and its interval narrower than each of theirs."""
+SAMPLES, HALF_WIDTH, BUDGET_S = 8, 0.02, 0.1
+"""Timing at one secret shape. The score is a mean over several, and its interval is narrower than each of theirs."""
 
 
 def brief(config: RefereeConfig) -> RefereeConfig:
@@ -238,7 +238,7 @@ class SecretShapes:
             with workspace.seeded(digest_text(self.key, task.workload.name)):
                 client = context.client(workspace, contestant, task, log, begin)
                 client.load_again(kept(latest, workspace))
-                correctness = CorrectnessStage(context, client, log)
+                correctness = CorrectnessStage(context, client, log, repeats=False)
                 if (failure := correctness.run()) is not None:
                     return log.failed(failure)
                 if not task.timed:

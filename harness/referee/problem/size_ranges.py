@@ -11,6 +11,7 @@ import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ SMALLER, LARGER = 8, 2
 """A size lies between its value at the shown workload divided by `SMALLER` and multiplied by `LARGER`."""
 
 LEAST_FEATURE = 16
-"""Integers below this are no sizes unless they count samples: kernel sizes, strides, groups, heads, layers."""
+"""Integers below this at full size are no sizes unless they count samples: kernel sizes, strides, groups, heads."""
 
 FEATURE_STEP = 16
 """Sizes of parameters and of the innermost dimension of an input keep the common divisor with this, so that honest code
@@ -88,6 +89,10 @@ class ShapeDrawer:
         self._problem = problem
         self._shown = shown
         self._base = trace(problem, shown.sizes)
+        self._full = self._base.values
+        if shown.sizes:
+            with suppress(ProblemError):
+                self._full = trace(problem, {}).values
         self.ranges: tuple[PlacedRange, ...] = ()
         self.listed = problem.shapes.listed if shown.name == "full" else ()
         if self.listed:
@@ -208,7 +213,8 @@ class ShapeDrawer:
             if all(each.shapes == self._base.shapes for each in traces):
                 return None  # not a size
             samples_only = all(_only_samples_differ(self._base, each) for each in traces)
-            if value < LEAST_FEATURE and not samples_only:
+            at_full_size = min(places_of(self._full).get(place, value) for place in places)
+            if at_full_size < LEAST_FEATURE and not samples_only:
                 return None
             if step < math.gcd(value, FEATURE_STEP) and any(_is_feature(self._base, each) for each in traces):
                 continue
