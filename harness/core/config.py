@@ -393,7 +393,6 @@ class RunConfig:
         Results of other conditions are not ranked with its own.
         """
         said = [
-            None if self.shapes == 0 else f"{self.shapes} secret shape{'s' * (self.shapes > 1)}",
             None if self.precision is None else self.precision.value,
             None if self.dtype is None else f"dtype {self.dtype}",
             "kernelbench rules" if self.rules == "kernelbench" else "own inputs" if self.inputs == "own" else None,

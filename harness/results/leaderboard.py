@@ -90,6 +90,8 @@ class LeaderboardRow(Tally):
             "display_name": self.display_name,
             "model": self.model,
             "kernelbench_rules": self.kernelbench_rules,
+            "secret_shapes": self.group.secret_shapes,
+            "specialisation_gap": self.gap,
         }
 
 
