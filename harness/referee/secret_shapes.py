@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from harness.core.choices import DeviceKind
 from harness.core.problem import Workload, digest_text
 from harness.core.stats import SpeedupEstimate, geometric_mean, interval_of_logs, quotient
 from harness.core.status import VERDICT_FREE, Failure, Status, one_line
@@ -41,7 +42,8 @@ SHOWN_FASTER = "faster_at_shown_sizes"
 GAP = 1.25
 """Specialisation gap from which a solution gets the label: its interval lies above."""
 
-SAMPLES, HALF_WIDTH, BUDGET_S = 8, 0.02, 0.1
+SAMPLES, HALF_WIDTH = 8, 0.02
+BUDGET_S = {DeviceKind.CUDA: 0.1, DeviceKind.HOST: 0.5}
 """Timing at one secret shape. The score is a mean over several, and its interval is narrower than each of theirs."""
 
 
@@ -52,7 +54,7 @@ def brief(config: RefereeConfig) -> RefereeConfig:
         seeds=1,
         min_samples=min(config.min_samples, SAMPLES),
         relative_half_width=max(config.relative_half_width, HALF_WIDTH),
-        budget_s=min(config.budget_s, BUDGET_S),
+        budget_s=min(config.budget_s, BUDGET_S[config.device]),
     )
 
 
