@@ -149,7 +149,8 @@ class ShapeDrawer:
             yield DrawnShape(workload=self._workload(number, sizes))
 
     def _workload(self, number: int, sizes: Mapping[str, Any]) -> Workload:
-        return Workload(name=f"{SECRET}-{number}", sizes=dict(sizes), precision=self._shown.precision, derived=True)
+        ordered = {name: sizes[name] for name in self._base.values if name in sizes}  # as in the file
+        return Workload(name=f"{SECRET}-{number}", sizes=ordered, precision=self._shown.precision, derived=True)
 
     def _sizes_of(self, sizes: Mapping[str, object]) -> dict[str, object]:
         """Return comparable values of all constants that some workload changes."""
