@@ -42,7 +42,8 @@ class CorrectnessStage:
         client: The solution's contestant.
         log: Gets evidence, labels and seconds.
         first_set: The first input set of the workspace that may be used.
-        repeats: Whether calls are repeated with one changed element and in another order, which is enough at one shape.
+        repeats: Whether each variant has several calls, and some are repeated with one changed element and in another
+            order. One shape of several does without.
     """
 
     def __init__(
@@ -166,6 +167,8 @@ class CorrectnessStage:
         verifier = Verifier.of(client)
         pending = checked_variants(client.task.problem, client.config.seeds)
         workspace.secret.shuffle(pending)
+        if not self._repeats:
+            pending = [*dict(pending).items()]  # one call of each variant, with a random part
         findings: list[CallVerdict] = []
         size = 1
         while pending:
@@ -198,7 +201,9 @@ class CorrectnessStage:
         # Earlier truths leave much unused memory in this process; a solution may need some of its own.
         workspace.device.free_bytes(enough=SPARE_SETS * workspace.set_bytes)
         workspace.device.synchronize()
-        planned_calls = [PlannedCall(index=index, mode=CallMode.COLD) for index in drawn]
+        # Without a timing no cache has to be flushed. At the shown shape calls look like timed ones in any case.
+        mode = CallMode.COLD if self._repeats or client.task.timed else CallMode.LATENCY
+        planned_calls = [PlannedCall(index=index, mode=mode) for index in drawn]
         done, wall_s = client.burst(planned_calls)
         self.call_s = wall_s / len(planned_calls)
         self._answered = list(drawn)
