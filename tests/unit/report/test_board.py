@@ -128,7 +128,8 @@ def test_the_columns_are_these() -> None:
     assert ",".join(report_csv.COLUMNS) == (
         "device,processor,workload,baseline,rank,author,problem,solution,status,speedup,speedup_low,speedup_high,"
         "sol_fraction,results,passed,untimed,disqualified,unjudged,fast_0,fast_0.5,fast_0.8,fast_1,fast_1.5,fast_2,reason,"
-        "precision,same_within,driver,display_name,model,kernelbench_rules"
+        "precision,same_within,driver,display_name,model,kernelbench_rules,secret_shapes,"
+        "specialisation_gap"
     )
     assert [name for name in report_csv.COLUMNS if name.startswith("fast_")] == [f"fast_{p:g}" for p in THRESHOLDS]
 
