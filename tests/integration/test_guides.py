@@ -203,6 +203,10 @@ RUNS: dict[str, As] = {
         said="Correct",
         needs="harness eval solutions/mine/level1/19_vectorised.py --device host",
     ),
+    "harness eval solutions/mine --shapes 4": As(
+        lines=(f"harness eval solutions/mine --device host --shapes 1 --run-id mine-at-secret-sizes {QUICKLY}",),
+        said="passed",
+    ),
     "harness eval solutions/mine --workload half": As(
         gpu=True, lines=("harness eval halves/mine --workload half",), said="passed"
     ),
@@ -299,6 +303,7 @@ NOT_RUN = {
     "python -m tests.exploits": CORPUS,
     "python -m tests.exploits --device host --only A1": CORPUS,
     "python -m tests.exploits --table results/exploits.md": CORPUS,
+    "python -m tests.exploits --shapes 3 --device host": CORPUS,
     "harness eval solutions/ --sign key.pem": "needs a key; tests/unit/results/test_verify.py signs",
     "harness verify results/<run> --key public.pem": "the same; tests/unit/results/test_verify.py asks for a key",
     "harness replay results/<run> 16_naive": "the form of `harness replay results/<run> [solution]`, which is run",
