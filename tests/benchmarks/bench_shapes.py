@@ -9,8 +9,8 @@
 
 `cost` evaluates copies of solutions with a warm build cache, in turn at the shown shape alone and at `--secret` more,
 by `harness eval` in a process of its own. It prints the seconds of the whole command and of the evaluations alone,
-their ratios, where the time goes, and the speedup of each solution at the shown and at the secret shapes. The goal: five
-shapes cost at most 1.6 times one. Exits with 1 if they cost more.
+their ratios, where the time goes, and the speedup of each solution at the shown and at the secret shapes. The goal:
+five shapes cost at most 1.6 times one. Exits with 1 if they cost more.
 """
 
 from __future__ import annotations

@@ -409,7 +409,8 @@ class TestRanks:
             "device", "processor", "workload", "baseline", "rank", "author", "problem", "solution", "status", "speedup",
             "speedup_low", "speedup_high", "sol_fraction", "results", "passed", "untimed", "disqualified", "unjudged",
             "fast_0", "fast_0.5", "fast_0.8", "fast_1", "fast_1.5", "fast_2", "reason", "precision",
-            "same_within", "driver", "display_name", "model", "kernelbench_rules", "secret_shapes", "specialisation_gap",
+            "same_within", "driver", "display_name", "model", "kernelbench_rules",
+            "secret_shapes", "specialisation_gap",
         ]  # fmt: skip
 
     def test_no_records(self) -> None:
