@@ -95,7 +95,9 @@ class ListedShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeRules:
-    """Sizes from which secret shapes are drawn; both empty: the harness derives ranges.
+    """Sizes from which secret shapes are drawn.
+
+    If both are empty, the harness derives ranges.
 
     Attributes:
         ranges: Module global -> the values that it may take. Other sizes stay as the workload has them.

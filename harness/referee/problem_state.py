@@ -158,7 +158,7 @@ class CurrentProblem:
         workspace.close()
 
     def park(self) -> None:
-        """Unload the current sizes of the problem, and keep them ready if they need little memory."""
+        """Unload the current sizes, and keep them ready if they need little memory."""
         if self.workspace is None:
             return
         workspace, known = self.workspace, self.known
@@ -170,7 +170,7 @@ class CurrentProblem:
             self._parked[workspace.key] = (workspace, known)
 
     def forget_shapes(self, problem: Problem, besides: Sequence[Workload]) -> None:
-        """Close what is ready at other secret sizes than these: no evaluation comes back to them."""
+        """Close what is ready at other secret sizes: no evaluation comes back to them."""
         wanted = {key_of(problem, each) for each in besides}
         for key, (workspace, known) in [*self._parked.items()]:
             if _is_secret(workspace.workload) and key not in wanted:
@@ -211,7 +211,10 @@ class CurrentProblem:
         return self.workspace
 
     def _model_seed_of(self, problem: Problem) -> int | None:
-        """Return the seed of the problem's models at other sizes, which may then stay the same model."""
+        """Return the seed of the problem's models at other sizes.
+
+        With one seed, a solution may keep its model when sizes change.
+        """
         latest = self._model_seed
         return latest[1] if latest is not None and latest[0] == problem.digest and problem.model_seed is None else None
 
@@ -266,7 +269,7 @@ class CurrentProblem:
         return workspace, degenerate
 
     def ready_shape(self, task: Task) -> Workspace:
-        """Return the workspace of a task at secret sizes, cleared; the shown sizes stay ready.
+        """Return the workspace of a task at secret sizes; the shown ones stay ready.
 
         Raises as `ready`. The problem's soundness is a matter of the shown sizes.
         """

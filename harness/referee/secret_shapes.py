@@ -48,7 +48,7 @@ BUDGET_S = {DeviceKind.CUDA: 0.1, DeviceKind.HOST: 1.5}
 
 
 def brief(config: RefereeConfig) -> RefereeConfig:
-    """Return the settings for one secret shape: every input variant once, and a short timing."""
+    """Return the settings for one secret shape: few calls and a short timing."""
     return replace(
         config,
         seeds=1,
@@ -60,7 +60,10 @@ def brief(config: RefereeConfig) -> RefereeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnShapes:
-    """The secret shapes of one problem in one run; `why` says why there are fewer than wanted."""
+    """The secret shapes of one problem in one run.
+
+    `why` says why there are fewer than wanted; `ranges` are their ranges for readers.
+    """
 
     shapes: tuple[DrawnShape, ...]
     ranges: tuple[str, ...] = ()
@@ -68,7 +71,7 @@ class DrawnShapes:
 
 
 class ShapeDraws:
-    """Draws the secret shapes of a referee's tasks, once for each problem and key. Not thread-safe."""
+    """Draws the secret shapes of a referee's tasks. Not thread-safe."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -170,7 +173,10 @@ class SecretShapes:
         return tuple(each.workload for each in self.drawn.shapes)
 
     def prepare(self, problem: CurrentProblem) -> None:
-        """Prepare and calibrate all shapes, before the contestant exists; leave out faulty ones."""
+        """Prepare and calibrate all shapes, before the contestant exists.
+
+        Faulty shapes are left out.
+        """
         problem.forget_shapes(self.task.problem, self.workloads)
         for shape in self.drawn.shapes:
             task = replace(self.task, workload=shape.workload)

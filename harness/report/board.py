@@ -113,7 +113,10 @@ MAX_INTRODUCED = 10
 
 
 def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
-    """Return heading -> cell for a page that scrolls, with `SAID` and `GAP` if a row has it."""
+    """Return heading -> cell for a page that scrolls.
+
+    `SAID` and `GAP` are left out if no row has them.
+    """
     said = {name: _text(field) for name, field in SAID.items() if any(getattr(row, field) for row in rows)}
     held: dict[str, Cell] = {}
     for name, cell in CELLS[by].items():

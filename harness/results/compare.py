@@ -303,7 +303,7 @@ def conditions(record: Record) -> dict[str, str]:
 
 
 def _secret_sizes(record: Record) -> str:
-    """Return a digest of the secret sizes; `none` if there are none, or if the record failed before."""
+    """Return a digest of the secret sizes; `none` if none were judged."""
     sizes = [json.dumps(mapping(row, "sizes"), sort_keys=True) for row in rows(record.evidence, "shapes", "verdicts")]
     return digest_text(*sizes)[:12] if sizes else "none"
 

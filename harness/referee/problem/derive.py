@@ -2,8 +2,8 @@
 
 Trusted side. The file's top-level integers, and those in its tuples and lists, are candidates. No list of names says
 which of them are sizes, and which relations they have: each change runs the reference on tensors without data, and
-stays if the reference runs and keeps its operations (`Trace.kinds`). Sizes that must be equal or divide each other
-are found in the same way. See guides/design/derived_sizes.md.
+stays if the reference runs and keeps its operations (`DatalessCall.kinds`). Sizes that must be equal or divide each
+other are found in the same way. See guides/design/derived_sizes.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NoSizes(ProblemError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class DatalessCall:
     """One call of the reference without data.
 
     Attributes:
@@ -233,7 +233,7 @@ class _Loaded:
         self.parameter_shapes = [tuple(value.shape) for value in self.state.values()]
 
 
-def trace(problem: Problem, sizes: Mapping[str, Any]) -> Trace:
+def trace(problem: Problem, sizes: Mapping[str, Any]) -> DatalessCall:
     """Run the reference without data.
 
     Raises:
@@ -256,7 +256,7 @@ def trace(problem: Problem, sizes: Mapping[str, Any]) -> Trace:
     tensors = _tensors((call.inputs, call.state, results))
     if any(tensor.numel() == 0 for tensor in tensors):
         raise ProblemError("a tensor is empty")
-    return Trace(
+    return DatalessCall(
         operations=operations,
         nbytes=sum(tensor.nbytes for tensor in tensors),
         kinds=kinds,
@@ -345,7 +345,7 @@ def _differing(one: Sequence[int], two: Sequence[int]) -> set[int]:
 class _Search:
     """Sizes that shrink step by step."""
 
-    def __init__(self, problem: Problem, full: Trace, deadline: float) -> None:
+    def __init__(self, problem: Problem, full: DatalessCall, deadline: float) -> None:
         self._problem = problem
         self._full = full
         self._deadline = deadline
@@ -406,7 +406,7 @@ class _Search:
         self.now, self.sizes = tried, sizes
         return True
 
-    def _keeps(self, tried: Trace) -> bool:
+    def _keeps(self, tried: DatalessCall) -> bool:
         now, full = self.now, self._full
         if tried.operations > now.operations or tried.nbytes > now.nbytes:
             return False
@@ -446,7 +446,7 @@ def candidates(problem: Problem) -> list[dict[str, Any]]:
     if full.small:
         return [{}]
     search = _Search(problem, full, deadline)
-    found: list[tuple[Trace, dict[str, Any]]] = []
+    found: list[tuple[DatalessCall, dict[str, Any]]] = []
     for cap in CAPS[FIRST_CAP:]:
         search.shrink(cap)
         found.insert(0, (search.now, search.sizes))

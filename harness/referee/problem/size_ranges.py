@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.core.problem import Problem, SizeRange, Workload
-from harness.referee.problem.derive import Place, Trace, places_of, trace, with_value
+from harness.referee.problem.derive import DatalessCall, Place, places_of, trace, with_value
 from harness.referee.problem.loader import ProblemError
 
 SECRET = "secret"
@@ -124,7 +124,7 @@ class ShapeDrawer:
         return found
 
     def _from_list(self, count: int, secret: random.Random) -> Iterator[DrawnShape]:
-        """Draw entries of the list without repetition, frequent ones with higher probability."""
+        """Draw entries of the list without repetition, in proportion to their calls."""
         left = [each for each in self.listed if self._sizes_of(each.sizes) != self._sizes_of(self._shown.sizes)]
         number = 0
         while left and number < count:
@@ -160,7 +160,7 @@ class ShapeDrawer:
         for name, path in places:
             sizes[name] = with_value(sizes.get(name, self._base.values[name]), path, value)
 
-    def _tried(self, sizes: Mapping[str, object], *, costs: bool = True) -> Trace | None:
+    def _tried(self, sizes: Mapping[str, object], *, costs: bool = True) -> DatalessCall | None:
         """Run the reference at these sizes; None if it fails, differs or costs too much."""
         base = self._base
         try:
@@ -223,7 +223,7 @@ class ShapeDrawer:
             return SizeRange(low=first, high=high // step * step, step=step)
         return None
 
-    def _probe(self, places: Sequence[Place], number: int) -> Trace | None:
+    def _probe(self, places: Sequence[Place], number: int) -> DatalessCall | None:
         sizes: dict[str, Any] = dict(self._shown.sizes)
         self._set(sizes, places, number)
         tried = self._tried(sizes, costs=False)
@@ -251,14 +251,14 @@ def _log_uniform(held: SizeRange, secret: random.Random) -> int:
     return min(held.low + int(value - held.low) // held.step * held.step, held.high)
 
 
-def _only_samples_differ(one: Trace, other: Trace) -> bool:
+def _only_samples_differ(one: DatalessCall, other: DatalessCall) -> bool:
     """Return whether only the first dimension of inputs differs."""
     pairs = zip(one.input_shapes, other.input_shapes, strict=False)
     same_rest = all(a[1:] == b[1:] for a, b in pairs) and one.input_shapes != other.input_shapes
     return same_rest and one.state_shapes == other.state_shapes
 
 
-def _is_feature(one: Trace, other: Trace) -> bool:
+def _is_feature(one: DatalessCall, other: DatalessCall) -> bool:
     """Return whether parameters or the innermost dimension of an input differ."""
     pairs = zip(one.input_shapes, other.input_shapes, strict=False)
     return one.state_shapes != other.state_shapes or any(len(a) > 1 and a[-1:] != b[-1:] for a, b in pairs)
