@@ -326,7 +326,7 @@ CODE = {
     ("README.md", "python"): 2,
     ("README.md", "yaml"): 1,
     ("writing_a_problem.md", "python"): 1,
-    ("writing_a_problem.md", "yaml"): 1,
+    ("writing_a_problem.md", "yaml"): 2,
     ("writing_a_solution.md", "python"): 1,
     # test_the_python_guides_code_runs, test_what_the_guides_say_in_yaml_is_read
     ("environments.md", "python"): 1,  # test_environments.py runs it
@@ -756,6 +756,15 @@ def test_what_the_guides_say_in_yaml_is_read(place: Path) -> None:
     assert (gates.minimum_speedup, gates.regression_tolerance) == (1.0, 0.02)
     problem = load_problems(place / "my_problems")["level1/7"]
     assert {"full", "small", "odd"} == set(problem.workloads)
+    assert {name: (held.low, held.high, held.step) for name, held in problem.shapes.ranges.items()} == {
+        "ROWS": (1, 65536, 1),
+        "COLUMNS": (64, 8192, 64),
+    }
+    declarations = place / "my_problems/level1/workloads.yaml"
+    declarations.write_text(f"format: 1\nproblems:\n  7:\n{code_in('writing_a_problem.md', 'yaml')[1]}")
+    listed = load_problems(place / "my_problems")["level1/7"].shapes.listed
+    declarations.write_text(code_in("writing_a_problem.md", "yaml")[0])
+    assert [entry.calls for entry in listed] == [8120, 377]
     assert set(yaml.safe_load(code_in("results.md", "yaml")[0])) == set(AUTHOR_TEXTS)
     policy = parse_policy(yaml.safe_load(code_in("trust.md", "yaml")[0])["policy"])
     assert policy == Policy(
