@@ -40,7 +40,7 @@ from harness.referee.contestants.process import ContestantFailed, ContestantProc
 from harness.referee.context import EvidenceLog, RefereeContext
 from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.watchdog import NOWHERE, ProgressMarker
+from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 from harness.referee.problem.workspace import NO_MEMORY, NoRoom
 from harness.referee.problem_state import WARMING, CurrentProblem
 from harness.referee.secret_shapes import SecretShapes, ShapeDraws
@@ -402,7 +402,8 @@ class Referee:
             self.at_hand.learn(task)
         except (ProblemError, *NO_MEMORY):
             return None
-        drawn = self._draws.of(task, self._shape_key(task))
+        with self.progress_marker.at(task.problem, task.workload, Phase.READY):
+            drawn = self._draws.of(task, self._shape_key(task))
         shapes = SecretShapes(context=self.context, task=task, drawn=drawn, key=key)
         shapes.prepare(self.at_hand)
         return shapes

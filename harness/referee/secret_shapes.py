@@ -31,6 +31,7 @@ from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.size_ranges import DrawnShape, NoShapes, ShapeDrawer
 from harness.referee.problem.workspace import NO_MEMORY, Workspace, key_of
 from harness.referee.problem_state import CurrentProblem
+from harness.referee.timing.output_copies import reserve
 from harness.referee.timing_stage import TimingStage
 
 ONE_SHAPE = "one_shape"
@@ -215,6 +216,8 @@ class SecretShapes:
             task = replace(self.task, workload=shape.workload, timed=self.task.timed and failure is None)
             try:
                 workspace = self.context.problem.ready_shape(task)
+                if self.context.problem.known is None:  # a large shape whose calibration was disturbed
+                    self.context.problem.learn(task)
             except (ProblemError, *NO_MEMORY) as error:
                 self._leave_out(shape, error)
                 continue
@@ -245,6 +248,8 @@ class SecretShapes:
         try:
             with workspace.seeded(digest_text(self.key, task.workload.name)):
                 client = context.client(workspace, contestant, task, log, begin)
+                if task.timed and problem.known is not None:
+                    reserve(workspace, range(problem.known.quiet.back_to_back_sets))
                 client.load_again(kept(latest, workspace))
                 correctness = CorrectnessStage(context, client, log, repeats=False)
                 if (failure := correctness.run()) is not None:
@@ -281,6 +286,7 @@ class SecretShapes:
         """Load the solution at the shown shape again, as it was there."""
         workspace = self.context.problem.ready_shape(self.task)
         assert workspace is shown.workspace
+        shown.forget_outputs()
         if latest is not workspace:
             shown.load_again(kept(latest, workspace))
             if shown.took_state:
