@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from harness.core.problem import Problem, SizeRange, Workload
+from harness.core.problem import Problem, ShapeRules, SizeRange, Workload
 from harness.referee.problem.derive import DatalessCall, Place, places_of, trace, with_value
-from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.loader import ProblemError, load_reference
 
 SECRET = "secret"
 """Beginning of the names of drawn workloads."""
@@ -81,23 +81,30 @@ class ShapeDrawer:
         shown: The workload whose sizes everyone knows.
 
     Raises:
-        ProblemError: The problem does not run without data at the shown workload.
+        ProblemError: The problem does not run without data at the shown workload, and declares no shapes.
         NoShapes: It declares no ranges that apply to this workload, and none can be derived.
     """
 
     def __init__(self, problem: Problem, shown: Workload) -> None:
         self._problem = problem
         self._shown = shown
-        self._base = trace(problem, shown.sizes)
-        self._full = self._base.values
-        if shown.sizes:
-            with suppress(ProblemError):
-                self._full = trace(problem, {}).values
+        self._base: DatalessCall | None = None
+        """The reference at the shown shape; None if it needs data, for example to find a mask's entries."""
+        try:
+            self._base = trace(problem, shown.sizes)
+            self._values = self._base.values
+        except ProblemError:
+            if problem.shapes == ShapeRules():
+                raise
+            self._values = load_reference(problem, shown).sizes
         self.ranges: tuple[PlacedRange, ...] = ()
         self.listed = problem.shapes.listed if shown.name == "full" else ()
         if self.listed:
             return
-        self.ranges = tuple(self._declared() if problem.shapes.ranges else self._derived())
+        if problem.shapes.ranges:
+            self.ranges = tuple(self._declared())
+        elif self._base is not None:
+            self.ranges = tuple(self._derived(self._base))
         if not self.ranges:
             raise NoShapes(
                 "no size of it can change: write its sizes as names at the top level (batch_size = 16) and use these "
@@ -142,34 +149,35 @@ class ShapeDrawer:
             sizes: dict[str, Any] = dict(self._shown.sizes)
             for each in self.ranges:
                 self._set(sizes, each.places, _log_uniform(each.range, secret))
-            if (held := self._sizes_of(sizes)) in known or self._tried(sizes) is None:
+            if (held := self._sizes_of(sizes)) in known:
+                continue
+            if self._base is not None and self._tried(self._base, sizes) is None:
                 continue
             known.append(held)
             number += 1
             yield DrawnShape(workload=self._workload(number, sizes))
 
     def _workload(self, number: int, sizes: Mapping[str, Any]) -> Workload:
-        ordered = {name: sizes[name] for name in self._base.values if name in sizes}  # as in the file
+        ordered = {name: sizes[name] for name in self._values if name in sizes}  # as in the file
         return Workload(name=f"{SECRET}-{number}", sizes=ordered, precision=self._shown.precision, derived=True)
 
     def _sizes_of(self, sizes: Mapping[str, object]) -> dict[str, object]:
         """Return comparable values of all constants that some workload changes."""
-        return {name: _as_lists(value) for name, value in {**self._base.values, **sizes}.items()}
+        return {name: _as_lists(value) for name, value in {**self._values, **sizes}.items()}
 
     def _set(self, sizes: dict[str, Any], places: Sequence[Place], value: int) -> None:
         for name, path in places:
-            sizes[name] = with_value(sizes.get(name, self._base.values[name]), path, value)
+            sizes[name] = with_value(sizes.get(name, self._values[name]), path, value)
 
-    def _tried(self, sizes: Mapping[str, object], *, costs: bool = True) -> DatalessCall | None:
+    def _tried(self, base: DatalessCall, sizes: Mapping[str, object], *, costs: bool = True) -> DatalessCall | None:
         """Run the reference at these sizes; None if it fails, differs or costs too much."""
-        base = self._base
         try:
             tried = trace(self._problem, sizes)
         except ProblemError:
             return None
         if costs and (tried.operations > base.operations or tried.nbytes > base.nbytes):
             return None
-        if tried.kinds != base.kinds:
+        if base.kinds is not None and tried.kinds != base.kinds:
             return None
         if tried.state_shapes != base.state_shapes and tried.arguments == base.arguments:
             return None  # a solution can't know the size: its constructor's arguments do not tell it
@@ -177,8 +185,11 @@ class ShapeDrawer:
 
     def _declared(self) -> Iterator[PlacedRange]:
         for name, declared in self._problem.shapes.ranges.items():
-            value = self._base.values[name]
-            low, high = max(declared.low, -(-value // SMALLER)), min(declared.high, LARGER * value)
+            value = self._values[name]
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise NoShapes(f"{name} is {value!r:.60}, and only whole numbers have ranges: correct workloads.yaml")
+            larger = 1 if self._base is None else LARGER  # a call's costs are unknown without its shapes
+            low, high = max(declared.low, -(-value // SMALLER)), min(declared.high, larger * value)
             low += (declared.low - low) % declared.step
             if low > high:
                 raise NoShapes(
@@ -187,9 +198,13 @@ class ShapeDrawer:
                 )
             yield PlacedRange(places=((name, ()),), range=SizeRange(low=low, high=high, step=declared.step))
 
-    def _derived(self) -> Iterator[PlacedRange]:
+    def _derived(self, base: DatalessCall) -> Iterator[PlacedRange]:
         deadline = time.monotonic() + LIMIT_S
-        values = places_of(self._base.values)
+        values = places_of(base.values)
+        full = values
+        if self._shown.sizes:
+            with suppress(ProblemError):
+                full = places_of(trace(self._problem, {}).values)
         only = {name for each in self._problem.shapes.listed for name in each.sizes}
         done: set[Place] = set()
         for place, value in values.items():
@@ -197,43 +212,40 @@ class ShapeDrawer:
                 continue
             alike = tuple(other for other, held in values.items() if held == value and other not in done)
             for places in dict.fromkeys(((place,), alike)):
-                if (found := self._range_of(places, value)) is not None:
+                at_full_size = min(full.get(each, value) for each in places)
+                if (found := self._range_of(base, places, value, at_full_size)) is not None:
                     done.update(places)
                     yield PlacedRange(places=places, range=found)
                     break
 
-    def _range_of(self, places: Sequence[Place], value: int) -> SizeRange | None:
+    def _range_of(self, base: DatalessCall, places: Sequence[Place], value: int, at_full_size: int) -> SizeRange | None:
         """Return the values that these equal integers may have, or None if they are fixed."""
         low, high = max(2, value // SMALLER), LARGER * value
         for step in STEPS:
             probes = [number for number in _probes(low, high, step) if number != value]
-            tried = [self._probe(places, number) for number in probes]
+            tried = [self._probe(base, places, number) for number in probes]
             if not tried or any(each is None for each in tried):
                 continue
             traces = [each for each in tried if each is not None]
-            if all(each.shapes == self._base.shapes for each in traces):
+            if all(each.shapes == base.shapes for each in traces):
                 return None  # not a size
-            samples_only = all(_only_samples_differ(self._base, each) for each in traces)
-            at_full_size = min(places_of(self._full).get(place, value) for place in places)
+            samples_only = all(_only_samples_differ(base, each) for each in traces)
             if at_full_size < LEAST_FEATURE and not samples_only:
                 return None
-            if step < math.gcd(value, FEATURE_STEP) and any(_is_feature(self._base, each) for each in traces):
+            if step < math.gcd(value, FEATURE_STEP) and any(_is_feature(base, each) for each in traces):
                 continue
             first = -(-low // step) * step
             return SizeRange(low=first, high=high // step * step, step=step)
         return None
 
-    def _probe(self, places: Sequence[Place], number: int) -> DatalessCall | None:
+    def _probe(self, base: DatalessCall, places: Sequence[Place], number: int) -> DatalessCall | None:
         sizes: dict[str, Any] = dict(self._shown.sizes)
         self._set(sizes, places, number)
-        tried = self._tried(sizes, costs=False)
+        tried = self._tried(base, sizes, costs=False)
         if tried is None:
             return None
-        moved = {place for place, held in places_of(tried.values).items() if self._was(place) != held}
-        return tried if moved >= set(places) else None
-
-    def _was(self, place: Place) -> int | None:
-        return places_of(self._base.values).get(place)
+        before, after = places_of(base.values), places_of(tried.values)
+        return tried if all(before.get(place) != after.get(place) for place in places) else None
 
 
 def _probes(low: int, high: int, step: int) -> list[int]:

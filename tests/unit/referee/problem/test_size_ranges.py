@@ -13,6 +13,7 @@ from harness.catalog import load_problems
 from harness.core.problem import ListedShape, Problem, ShapeRules, SizeRange, Workload
 from harness.referee.problem.derive import trace
 from harness.referee.problem.keyed_random import KeyedRandom
+from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.size_ranges import NoShapes, ShapeDrawer
 from tests.unit.referee.problem.test_derive import PRODUCT, problem
 
@@ -180,3 +181,24 @@ def test_at_least_120_problems_have_secret_shapes() -> None:
         if len(shapes) < 4:
             short[key] = f"only {len(shapes)}"
     assert len(problems) - len(short) >= 120, short
+
+
+NEEDS_DATA = PRODUCT.replace("return a @ b", "return (a @ b)[a[:, 0].nonzero().flatten()]")
+
+
+def test_declared_shapes_need_no_run_without_data() -> None:
+    with pytest.raises(ProblemError, match="can't run without data"):
+        ShapeDrawer(problem(NEEDS_DATA), FULL)
+    held = replace(problem(NEEDS_DATA), shapes=ShapeRules(ranges={"M": SizeRange(low=1, high=100_000)}))
+    assert [each.title for each in ShapeDrawer(held, FULL).ranges] == ["M: 512 to 4096"]
+    assert len(drawn(held, 3)) == 3
+    listed = ShapeDrawer(replace(held, shapes=LISTED), FULL).draw(3, random.Random(0))
+    assert sorted(shape.weight for shape in listed) == [10.0, 90.0, 900.0]
+
+
+def test_only_whole_numbers_have_ranges() -> None:
+    held = replace(
+        problem("EPSILON = 0.5\n" + PRODUCT), shapes=ShapeRules(ranges={"EPSILON": SizeRange(low=1, high=2)})
+    )
+    with pytest.raises(NoShapes, match=r"EPSILON is 0\.5, and only whole numbers have ranges"):
+        ShapeDrawer(held, FULL)
