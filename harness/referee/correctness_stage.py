@@ -161,7 +161,7 @@ class CorrectnessStage:
         """Call the solution on every variant; check outputs like those of timed calls.
 
         A burst has as many calls as there are input sets. The first one has a single call: a solution that hangs or
-        crashes then costs one call's timeout.
+        crashes then costs one call's timeout. Without repeats one burst has all calls.
         """
         client, workspace = self._client, self._client.workspace
         verifier = Verifier.of(client)
@@ -170,10 +170,11 @@ class CorrectnessStage:
         if not self._repeats:
             pending = [*dict(pending).items()]  # one call of each variant, with a random part
         findings: list[CallVerdict] = []
-        size = 1
+        most = len(workspace.sets) - self._first_set
+        size = 1 if self._repeats else most
         while pending:
             now, pending = pending[:size], pending[size:]
-            at_once = size if client.task.timed else UNTIMED_SETS
+            at_once = size if client.task.timed or not self._repeats else UNTIMED_SETS
             for first in range(0, len(now), at_once):
                 done = self._call_on(now[first : first + at_once], verifier, findings)
             # An output's form is the same for every input, so one call decides. Wrong values need a second call.
@@ -184,7 +185,7 @@ class CorrectnessStage:
                     break
                 # Are the problem's own inputs answered right?
                 pending = [(variant, part) for variant, part in pending if variant == OWN]
-            size = len(workspace.sets) - self._first_set
+            size = most
         self._log.labels += [label for label in verifier.labels if label not in self._log.labels]
         return findings, done
 
