@@ -75,6 +75,7 @@ class HarnessSettings(TypedDict, total=False):
     dtype: HalfType | None
     baselines: Sequence[Baseline | str] | None
     seeds: int | None
+    shapes: int | None
     device_policy: DevicePolicy | None
     sandbox: SandboxMode | None
     audit: AuditMode | None
@@ -126,6 +127,8 @@ class Harness:
         dtype: Converts inputs and parameters of all problems to "fp16" or "bf16", and requires that class.
         baselines: Names of baselines such as "eager" and "compile"; the first gives the speedup. None means eager.
         seeds: Number of tests on the problem's own inputs, each with another secret seed. None means 3.
+        shapes: Number of secret shapes: each call of `submit` draws sizes from the problem's ranges, and the speedup is
+            the geometric mean over them. None means none.
         device_policy: Outputs on the wrong device: "strict" rejects them, "coerce" copies them within the measured
             time. None means "strict".
         sandbox: "auto" (as much isolation as this machine allows), "strict" (full isolation or an error) or "off". None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,16 @@ from harness.catalog.sizes import SizeError, check_size, constants, evaluate
 from harness.core import python_ast
 from harness.core.choices import PrecisionClass
 from harness.core.config import here_or_shipped
-from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
+from harness.core.problem import (
+    Costs,
+    InputRules,
+    ListedShape,
+    Problem,
+    ShapeRules,
+    SizeRange,
+    Workload,
+    digest_text,
+)
 from harness.core.status import Failure, Status, one_line
 from harness.core.yaml_file import NotText, as_text, read_yaml, reason_of
 
@@ -42,7 +52,9 @@ PROBLEM_FILE = re.compile(r"(\d{1,6})_([^/]*)\.py")
 _FOLDER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _WORKLOAD = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _WANTED = re.compile(r"(?:.*/)?([A-Za-z0-9_-]+)/0*(\d+)(?:_[^/]*)?")
-_KEYS = frozenset({"precision", "precisions", "workloads", "inputs", "notes", "flops", "bytes", "rate", "backward"})
+_KEYS = frozenset(
+    {"precision", "precisions", "workloads", "inputs", "notes", "flops", "bytes", "rate", "backward", "shapes"}
+)
 _DIFFERENTIATED = ("inputs", "parameters")
 
 
@@ -331,6 +343,7 @@ def _problem(key: str, path: Path, entry: Any) -> Problem:
         workloads=reader.workloads(),
         rules=reader.rules(),
         costs=Costs(flops=reader.cost("flops"), bytes=reader.cost("bytes"), rate=reader.rate()),
+        shapes=reader.shapes(),
         notes=reader.text("notes") or "",
         backward=reader.backward(),
     )
@@ -461,6 +474,64 @@ class _Entry:
             self.note(f"backward must be a list of some of {', '.join(_DIFFERENTIATED)}, not {held!r:.80}")
             return ()
         return tuple(name for name in _DIFFERENTIATED if name in held)
+
+    def shapes(self) -> ShapeRules:
+        """Return the declared ranges or list of sizes for secret shapes."""
+        held = self._held.get("shapes")
+        if held is None:
+            return ShapeRules()
+        if not isinstance(held, dict) or len(held) != 1 or not set(held) <= {"ranges", "list"}:
+            self.note(f"shapes must have the key ranges or the key list and no other, not {held!r:.60}")
+            return ShapeRules()
+        if "ranges" in held:
+            return ShapeRules(ranges=self._ranges(held["ranges"]))
+        return ShapeRules(listed=self._listed(held["list"]))
+
+    def _ranges(self, held: Any) -> dict[str, SizeRange]:
+        if not isinstance(held, dict) or not held:
+            self.note("shapes: ranges must map constants of the file to [lowest, highest] or [lowest, highest, step]")
+            return {}
+        ranges: dict[str, SizeRange] = {}
+        for name, limits in held.items():
+            whole = isinstance(limits, list) and all(type(value) is int and value > 0 for value in limits)
+            if not whole or len(limits) not in (2, 3) or limits[0] > limits[1]:
+                self.note(
+                    f"shapes: the range of {name!s:.60} must be [lowest, highest] or [lowest, highest, step] in whole "
+                    f"numbers from 1, not {limits!r:.60}"
+                )
+                continue
+            try:
+                check_size(name, limits[0], self._known)
+            except SizeError as error:
+                self.note(f"shapes: {error}")
+                continue
+            ranges[name] = SizeRange(low=limits[0], high=limits[1], step=limits[2] if limits[2:] else 1)
+        return ranges
+
+    def _listed(self, held: Any) -> tuple[ListedShape, ...]:
+        if not isinstance(held, list) or not held:
+            self.note("shapes: list must be a list of entries like {sizes: {M: 128}, calls: 40}")
+            return ()
+        listed: list[ListedShape] = []
+        for number, entry in enumerate(held, 1):
+            read = entry if isinstance(entry, dict) and set(entry) <= {"sizes", "calls"} else {}
+            sizes, calls = read.get("sizes"), read.get("calls", 1)
+            if not isinstance(sizes, dict) or not sizes:
+                self.note(
+                    f"shapes: entry {number} of the list must be like {{sizes: {{M: 128}}, calls: 40}}, "
+                    f"not {entry!r:.60}"
+                )
+                continue
+            if isinstance(calls, bool) or not isinstance(calls, int | float) or not 0 < calls < math.inf:
+                self.note(f"shapes: calls of entry {number} must be a number above 0, not {calls!r:.60}")
+                continue
+            for name, value in sizes.items():
+                try:
+                    check_size(name, value, self._known)
+                except SizeError as error:
+                    self.note(f"shapes: entry {number} of the list: {error}")
+            listed.append(ListedShape(sizes=dict(sizes), calls=float(calls)))
+        return tuple(listed)
 
     def text(self, key: str) -> str | None:
         value = self._held.get(key)

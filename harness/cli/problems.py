@@ -99,8 +99,8 @@ def problems_show(
 ) -> None:
     """Show one problem: declarations, costs of each workload, source.
 
-    The costs are shapes, bytes, flops and speed of light. If the problem declares no workload small, its derived sizes
-    are shown, with the entry for workloads.yaml.
+    The costs are shapes, bytes, flops and speed of light. Secret sizes are what `harness eval --shapes` draws from. If
+    the problem declares no workload small, its derived sizes are shown, with the entry for workloads.yaml.
 
     \b
     Example:
@@ -117,9 +117,9 @@ def problems_show(
             reason = str(error)
     costed = [_cost(held, workload, peaks) for workload in held.workloads.values()]
     if as_json:
-        print_json({**pages.as_json(held, costed), "source": held.source})
+        print_json({**pages.as_json(held, costed), "secret_sizes": _secret_sizes(held), "source": held.source})
     else:
-        put(pages.page(held, costed))
+        put(pages.page(held, costed, _secret_sizes(held)))
     if reason is not None:
         say(f"{held.id}: {reason}")
 
@@ -150,6 +150,19 @@ def _peaks(wanted: str | None) -> Peaks:
         if (found := datasheet(name)) is not None:
             return found
     raise AssertionError(f"the assumed GPU {ASSUMED_GPU} has a datasheet")
+
+
+def _secret_sizes(problem: Problem) -> str:
+    """Return the ranges that `--shapes` draws from, or why there are none."""
+    from harness.referee.problem.loader import ProblemError
+    from harness.referee.problem.size_ranges import ShapeDrawer
+
+    try:
+        with looking_at(problem.id), results_alone():
+            drawer = ShapeDrawer(problem, problem.workloads["full"])
+    except ProblemError as error:
+        return f"none: {error}"
+    return "; ".join(each.title for each in drawer.ranges) or f"a list of {len(drawer.listed)}"
 
 
 def _cost(problem: Problem, workload: Workload, peaks: Peaks) -> pages.Costed:

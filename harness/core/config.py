@@ -64,6 +64,9 @@ CACHE_LIMIT_BYTES = 20 * GIB
 MOST_PROCESSES, MOST_SETS, MOST_CALLS = 1024, 1024, 1_000_000
 """Upper limits of parallel processes, of input sets (each is generated and checked), of timed calls of a solution."""
 
+MOST_SHAPES = 32
+"""Upper limit of secret shapes of one evaluation."""
+
 TORCH_TYPES: Mapping[HalfType, str] = {"fp16": "float16", "bf16": "bfloat16"}
 """Setting `dtype` -> torch's name of the type; it is part of the digest of a problem that is judged so."""
 
@@ -288,6 +291,12 @@ class RunConfig:
     )
     seeds: int = setting(
         count_up_to(MOST_SETS), 3, "Number of tests on the problem's own inputs, each with another secret seed.  [3]"
+    )
+    shapes: int = setting(
+        count_up_to(MOST_SHAPES, least=0),
+        0,
+        "Also evaluate at this many secret sizes, drawn in each run from the ranges of a problem; the score is the "
+        "geometric mean over them.  [0]",
     )
     jobs: int = setting(
         count_up_to(MOST_PROCESSES),
@@ -517,6 +526,11 @@ def resolve(
         raise ConfigError(
             f"`gpu_memory_bytes` (--gpu-memory) limits a GPU's memory, but the device is host ({why}): omit it, or use "
             "`memory_limit_bytes` (--memory-limit) for a solution's host memory"
+        )
+    if values["shapes"] and values["baselines"][0] is not Baseline.EAGER:
+        raise ConfigError(
+            f"`shapes` (--shapes) needs eager as the first baseline, not {values['baselines'][0].value}: only the "
+            "reference itself is timed at secret sizes"
         )
     values["cache_dir"] = cache_folder(values["cache_dir"])
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))

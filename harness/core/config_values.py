@@ -77,15 +77,15 @@ def parse_run_id(value: object) -> str:
     return value
 
 
-def count_up_to(most: int) -> Callable[[object], int]:
-    """Return a parser of whole numbers from 1 to `most`.
+def count_up_to(most: int, least: int = 1) -> Callable[[object], int]:
+    """Return a parser of whole numbers from `least` to `most`.
 
     A larger number is a typing error: the run would never finish, or not fit in memory.
     """
 
     def parse(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise ValueError(f"a whole number from 1 to {most}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
         return value
 
     return parse

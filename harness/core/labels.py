@@ -21,6 +21,9 @@ LABELS: Mapping[str, str] = {
     "batch_counter": "does not count batches as the reference does (num_batches_tracked); nothing reads the count",
     "coerced_device": "an output was on another device and was copied over because of --device-policy coerce",
     "specialised_shape": "correct at the requested sizes; wrong, failing or out of bounds at the small workload's",
+    "one_shape": "secret shapes were asked for, but the problem has none that could be judged",
+    "faster_at_shown_sizes": "at least 1.25 times as fast at the shown sizes as at the secret ones, compared with the "
+    "reference",
     "unexplained_time": "the referee's clock does not confirm the claimed times; the slower, conservative times count",
     "busy_host": "the host's processors were so busy that the measured time includes host delays; run it again on a "
     "quieter machine",

@@ -74,6 +74,43 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRange:
+    """Values that one size may take: `low`, `low + step`, … up to `high`."""
+
+    low: int
+    high: int
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedShape:
+    """One entry of a list of sizes.
+
+    Attributes:
+        sizes: Module global -> its value, as of a `Workload`.
+        calls: Weight of this entry in the score, for example the number of calls with these sizes.
+    """
+
+    sizes: Mapping[str, int | float | bool | str | list[Any]]
+    calls: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeRules:
+    """Sizes from which secret shapes are drawn.
+
+    If both are empty, the harness derives ranges.
+
+    Attributes:
+        ranges: Module global -> the values that it may take. Other sizes stay as the workload has them.
+        listed: A list of sizes with weights, instead of ranges.
+    """
+
+    ranges: Mapping[str, SizeRange] = field(default_factory=dict)
+    listed: tuple[ListedShape, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A problem: its reference, workloads and rules.
 
@@ -87,6 +124,7 @@ class Problem:
         workloads: Workloads by name.
         rules: Valid input variants.
         costs: Declared work of one call.
+        shapes: Declared sizes for secret shapes.
         notes: Free text for readers.
         compare_state: Whether solutions must update parameters and buffers as the reference does.
         backward: What a call differentiates besides its forward: `inputs`, `parameters`, both or nothing.
@@ -104,6 +142,7 @@ class Problem:
     workloads: Mapping[str, Workload] = field(default_factory=lambda: {"full": Workload(name="full")})
     rules: InputRules = field(default_factory=InputRules)
     costs: Costs = field(default_factory=Costs)
+    shapes: ShapeRules = field(default_factory=ShapeRules)
     notes: str = ""
     compare_state: bool = True
     backward: tuple[str, ...] = ()

@@ -23,6 +23,9 @@ RUN_FORMAT = 1
 DERIVED_SIZES = "derived_sizes"
 """Key in a record's evidence: the sizes of its workload `small`, if the harness derived them."""
 
+SECRET_SHAPES = "secret_shapes"
+"""Key in a record's evidence: the number of secret shapes that its run asks for; absent if none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:

@@ -139,7 +139,7 @@ class SpeedupEstimate(JsonObject):
         high: Upper end of the interval; None if there is only one pair.
         confidence: Confidence level of the interval, such as 0.95.
         pairs: Number of pairs of bursts.
-        method: `signed-rank`, `student-t`, `quotient` or `single pair`.
+        method: `signed-rank`, `student-t`, `quotient`, `geometric mean` or `single pair`.
     """
 
     speedup: float
@@ -250,6 +250,39 @@ def quotient(a: SpeedupEstimate, b: SpeedupEstimate) -> SpeedupEstimate:
     down = math.hypot(math.log(a.speedup / a.low), math.log(b.high / b.speedup))
     up = math.hypot(math.log(a.high / a.speedup), math.log(b.speedup / b.low))
     return SpeedupEstimate(low=speedup * math.exp(-down), high=speedup * math.exp(up), **shared)  # type: ignore[arg-type]
+
+
+def geometric_mean(estimates: Sequence[SpeedupEstimate], weights: Sequence[float]) -> SpeedupEstimate:
+    """Return the weighted geometric mean of independent speedups.
+
+    On the log scale, the distances of an interval's ends add in squares (error propagation for independent quantities).
+
+    Args:
+        estimates: The speedups, at least one.
+        weights: A positive weight for each.
+
+    Returns:
+        The mean. It has an interval if each speedup has one; `pairs` is the number of speedups.
+    """
+    total = math.fsum(weights)
+    shares = [weight / total for weight in weights]
+    speedup = math.exp(math.fsum(w * math.log(each.speedup) for w, each in zip(shares, estimates, strict=True)))
+    down, up = 0.0, 0.0
+    whole = True
+    for share, each in zip(shares, estimates, strict=True):
+        if each.low is None or each.high is None:
+            whole = False
+            break
+        down = math.hypot(down, share * math.log(each.speedup / each.low))
+        up = math.hypot(up, share * math.log(each.high / each.speedup))
+    return SpeedupEstimate(
+        speedup=speedup,
+        low=speedup * math.exp(-down) if whole else None,
+        high=speedup * math.exp(up) if whole else None,
+        confidence=min(each.confidence for each in estimates),
+        pairs=len(estimates),
+        method="geometric mean",
+    )
 
 
 SAME_AT_MOST = 0.10

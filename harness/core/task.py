@@ -33,6 +33,7 @@ class RefereeConfig(JsonObject):
         host_runtime: Folder of the host device's libraries; None on a GPU.
         sanitizer: Path of compute-sanitizer; None turns audits off.
         cache_dir: Folder for measured peaks and baselines; None measures neither.
+        shapes: Number of secret shapes besides the shown one.
     """
 
     device: DeviceKind
@@ -55,6 +56,7 @@ class RefereeConfig(JsonObject):
     allow_degenerate: bool = False
     baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
     cache_dir: str | None = None
+    shapes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class Task(JsonObject):
         parts: Parts of compiled files that are the solution's own text.
         kernels: Names of the solution's own kernels.
         input_key: Key of the inputs, of an evaluation that is repeated; None draws one.
+        shape_key: Key of the secret shapes: 64 hex digits, the same for all solutions of one run; None draws one.
     """
 
     problem: Problem
@@ -101,6 +104,7 @@ class Task(JsonObject):
     parts: tuple[SourcePart, ...] = ()
     kernels: tuple[str, ...] = ()
     input_key: str | None = None
+    shape_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

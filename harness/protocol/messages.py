@@ -143,6 +143,17 @@ class TimeEmpty(Message):
     TYPE: ClassVar[str] = "time_empty"
 
 
+class Keep(StrEnum):
+    """What `Load` keeps of an earlier `Load` of the same solution, at other sizes."""
+
+    NOTHING = "nothing"
+    """Import and construct."""
+    MODULE = "module"
+    """Construct again, with other arguments."""
+    MODEL = "model"
+    """Take the same model, with its initial state."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradients(Message):
     """The gradients that one call returns.
@@ -181,6 +192,7 @@ class Load(Message):
         drawn: Names in `state` that are plain attributes, neither parameters nor buffers.
         dtype: torch's name of the type for the model's floating-point state; None leaves it.
         gradients: What each call differentiates; None for calls of the forward alone.
+        keep: What to keep of an earlier `Load`.
     """
 
     TYPE: ClassVar[str] = "load"
@@ -194,6 +206,7 @@ class Load(Message):
     drawn: tuple[str, ...] = ()
     dtype: str | None = None
     gradients: Gradients | None = None
+    keep: Keep = Keep.NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

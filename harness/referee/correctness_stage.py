@@ -42,15 +42,24 @@ class CorrectnessStage:
         client: The solution's contestant.
         log: Gets evidence, labels and seconds.
         first_set: The first input set of the workspace that may be used.
+        repeats: Whether each variant has several calls, and some are repeated with one changed element and in another
+            order. One shape of several does without.
     """
 
     def __init__(
-        self, context: RefereeContext, client: ContestantClient, log: EvidenceLog, *, first_set: int = 0
+        self,
+        context: RefereeContext,
+        client: ContestantClient,
+        log: EvidenceLog,
+        *,
+        first_set: int = 0,
+        repeats: bool = True,
     ) -> None:
         self._context = context
         self._client = client
         self._log = log
         self._first_set = first_set
+        self._repeats = repeats
         self._answered: list[int] = []
         self.call_s = 0.0
         """Seconds of a call in the last burst: the first call loads and allocates."""
@@ -79,7 +88,7 @@ class CorrectnessStage:
         )
         if failure is not None and unset:
             failure = failure_of_reports(done.reports)  # the unset shared memory may be the cause
-        if failure is None and repeats:
+        if failure is None and repeats and (unset or self._repeats):
             with log.stage("reorder"):
                 failure, done = self._repeat_in_other_order(unset)
         if done.reports:
@@ -87,7 +96,7 @@ class CorrectnessStage:
         log.labels += labels_of_reports(done.reports)
         if failure is None and client.task.timed:
             self._context.exclusive.announce()  # audits stop while the last check runs
-        if failure is not None:
+        if failure is not None or not self._repeats:
             return failure
         with log.stage("refresh", client.workspace.ledger):
             return self._repeat_with_changed_input()
@@ -152,17 +161,20 @@ class CorrectnessStage:
         """Call the solution on every variant; check outputs like those of timed calls.
 
         A burst has as many calls as there are input sets. The first one has a single call: a solution that hangs or
-        crashes then costs one call's timeout.
+        crashes then costs one call's timeout. Without repeats one burst has all calls.
         """
         client, workspace = self._client, self._client.workspace
         verifier = Verifier.of(client)
         pending = checked_variants(client.task.problem, client.config.seeds)
         workspace.secret.shuffle(pending)
+        if not self._repeats:
+            pending = [*dict(pending).items()]  # one call of each variant, with a random part
         findings: list[CallVerdict] = []
-        size = 1
+        most = len(workspace.sets) - self._first_set
+        size = 1 if self._repeats else most
         while pending:
             now, pending = pending[:size], pending[size:]
-            at_once = size if client.task.timed else UNTIMED_SETS
+            at_once = size if client.task.timed or not self._repeats else UNTIMED_SETS
             for first in range(0, len(now), at_once):
                 done = self._call_on(now[first : first + at_once], verifier, findings)
             # An output's form is the same for every input, so one call decides. Wrong values need a second call.
@@ -173,7 +185,7 @@ class CorrectnessStage:
                     break
                 # Are the problem's own inputs answered right?
                 pending = [(variant, part) for variant, part in pending if variant == OWN]
-            size = len(workspace.sets) - self._first_set
+            size = most
         self._log.labels += [label for label in verifier.labels if label not in self._log.labels]
         return findings, done
 
@@ -190,7 +202,9 @@ class CorrectnessStage:
         # Earlier truths leave much unused memory in this process; a solution may need some of its own.
         workspace.device.free_bytes(enough=SPARE_SETS * workspace.set_bytes)
         workspace.device.synchronize()
-        planned_calls = [PlannedCall(index=index, mode=CallMode.COLD) for index in drawn]
+        # Without a timing no cache has to be flushed. At the shown shape calls look like timed ones in any case.
+        mode = CallMode.COLD if self._repeats or client.task.timed else CallMode.LATENCY
+        planned_calls = [PlannedCall(index=index, mode=mode) for index in drawn]
         done, wall_s = client.burst(planned_calls)
         self.call_s = wall_s / len(planned_calls)
         self._answered = list(drawn)

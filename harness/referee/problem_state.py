@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from harness.devices.gpu_specs import Peaks
 from harness.referee.calibrate import Calibrator
 from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.burst_plan import EXTRA_SETS
+from harness.referee.problem.size_ranges import SECRET
 from harness.referee.problem.stress_variants import checked_variants
 from harness.referee.problem.watchdog import Phase, ProgressMarker
 from harness.referee.problem.workspace import NO_MEMORY, Workspace, key_of
@@ -98,6 +99,14 @@ class CalibrationCache:
         return left.known
 
 
+PARKED_BYTES = 512 * 2**20
+"""Most bytes of a workspace that stays ready at secret sizes; solutions need the memory."""
+
+
+def _is_secret(workload: Workload) -> bool:
+    return workload.name.startswith(SECRET)
+
+
 WARMING = 2
 """Calibrations run ahead only to load code: the pool keeps the second contestant of trusted code, not the first
 (`TrustedContestant.give_back`).
@@ -125,6 +134,8 @@ class CurrentProblem:
         self._progress_marker = progress_marker
         self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
         self._recall = CalibrationCache()
+        self._parked: OrderedDict[Hashable, tuple[Workspace, ProblemCalibration | None]] = OrderedDict()
+        self._model_seed: tuple[str, int] | None = None
         self.workspace: Workspace | None = None
         self.known: ProblemCalibration | None = None
         """Calibration of the problem in `workspace`."""
@@ -135,11 +146,36 @@ class CurrentProblem:
 
     def close(self) -> None:
         """Unload the problem. Idempotent."""
+        parked, self._parked = [*self._parked.values()], OrderedDict()
         if self.workspace is not None:
-            self._recall.leave(self.workspace, self.known)
-            self.workspace.close()
-            self.workspace = None
-            self.known = None
+            parked.append((self.workspace, self.known))
+        self.workspace = self.known = None
+        for workspace, known in parked:
+            self._leave(workspace, known)
+
+    def _leave(self, workspace: Workspace, known: ProblemCalibration | None) -> None:
+        self._recall.leave(workspace, known)
+        workspace.close()
+
+    def park(self) -> None:
+        """Unload the current sizes, and keep them ready if they need little memory."""
+        if self.workspace is None:
+            return
+        workspace, known = self.workspace, self.known
+        self.workspace = self.known = None
+        # The shown sizes are kept between solutions anyway.
+        if _is_secret(workspace.workload) and workspace.arena.nbytes > PARKED_BYTES:
+            self._leave(workspace, known)
+        else:
+            self._parked[workspace.key] = (workspace, known)
+
+    def forget_shapes(self, problem: Problem, besides: Sequence[Workload]) -> None:
+        """Close what is ready at other secret sizes: no evaluation comes back to them."""
+        wanted = {key_of(problem, each) for each in besides}
+        for key, (workspace, known) in [*self._parked.items()]:
+            if _is_secret(workspace.workload) and key not in wanted:
+                del self._parked[key]
+                self._leave(workspace, known)
 
     def workspace_for(self, problem: Problem, workload: Workload) -> Workspace:
         """Return the problem's workspace, and keep it for the next solution.
@@ -150,9 +186,17 @@ class CurrentProblem:
         Raises:
             ProblemError: The problem is at fault.
         """
-        if self.workspace is not None and self.workspace.key == key_of(problem, workload):
+        key = key_of(problem, workload)
+        if self.workspace is not None and self.workspace.key == key:
             return self.workspace
-        self.close()
+        latest = self.workspace
+        if latest is not None and (_is_secret(latest.workload) or _is_secret(workload)):
+            self.park()
+        if key in self._parked:
+            self.workspace, self.known = self._parked.pop(key)
+            return self.workspace
+        if not _is_secret(workload):  # all parked ones belong to another evaluation
+            self.close()
         self.workspace = self.make_workspace(
             problem,
             workload,
@@ -160,12 +204,28 @@ class CurrentProblem:
                 self.config.sets_per_burst + EXTRA_SETS, len(checked_variants(problem, self.config.seeds)) + 1
             ),
             small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
+            model_seed=self._model_seed_of(problem),
         )
+        self._model_seed = problem.digest, self.workspace.model_seed
         self.known = self._recall.come_back(self.workspace)
         return self.workspace
 
+    def _model_seed_of(self, problem: Problem) -> int | None:
+        """Return the seed of the problem's models at other sizes.
+
+        With one seed, a solution may keep its model when sizes change.
+        """
+        latest = self._model_seed
+        return latest[1] if latest is not None and latest[0] == problem.digest and problem.model_seed is None else None
+
     def make_workspace(
-        self, problem: Problem, workload: Workload, *, sets_wanted: int, small_sets_wanted: int = 0
+        self,
+        problem: Problem,
+        workload: Workload,
+        *,
+        sets_wanted: int,
+        small_sets_wanted: int = 0,
+        model_seed: int | None = None,
     ) -> Workspace:
         """Make a workspace on the referee's device; the caller closes it."""
         with self._progress_marker.at(problem, workload, Phase.READY):
@@ -177,6 +237,7 @@ class CurrentProblem:
                 secret=self._secret,
                 small_sets_wanted=small_sets_wanted,
                 progress_marker=self._progress_marker,
+                model_seed=model_seed,
             )
 
     def has(self, task: Task) -> bool:
@@ -206,6 +267,22 @@ class CurrentProblem:
             self.close()
             raise
         return workspace, degenerate
+
+    def ready_shape(self, task: Task) -> Workspace:
+        """Return the workspace of a task at secret sizes; the shown ones stay ready.
+
+        Raises as `ready`. The problem's soundness is a matter of the shown sizes.
+        """
+        try:
+            workspace = self.workspace_for(task.problem, task.workload)
+            with self._progress_marker.at(task.problem, task.workload, Phase.READY):
+                workspace.publish()
+        except NO_MEMORY:
+            if self.workspace is not None:
+                self._leave(self.workspace, self.known)
+                self.workspace = self.known = None
+            raise
+        return workspace
 
     def run_all(self, task: Task) -> None:
         """Run the reference on every variant, as evaluations do. Raises as `ready`."""

@@ -40,9 +40,10 @@ from harness.referee.contestants.process import ContestantFailed, ContestantProc
 from harness.referee.context import EvidenceLog, RefereeContext
 from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.watchdog import NOWHERE, ProgressMarker
+from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 from harness.referee.problem.workspace import NO_MEMORY, NoRoom
 from harness.referee.problem_state import WARMING, CurrentProblem
+from harness.referee.secret_shapes import SecretShapes, ShapeDraws
 from harness.referee.session import Session
 from harness.sandbox.zygote import Zygote
 
@@ -116,6 +117,8 @@ class Referee:
             gpu_minor=self._gpu_minor,
         )
         self._alongside = BackgroundChecks(self.context, auditor)
+        self._own_shape_key = secrets.token_hex(32)
+        self._draws = ShapeDraws(config.shapes)
         self._sides: dict[str, SmallWorkloadCheck | None] = {}
         self._owed: dict[str, tuple[SmallWorkloadCheck, Outcome]] = {}
         self._settled: dict[str, Outcome] = {}
@@ -299,6 +302,8 @@ class Referee:
             self._prepared.clear()
         if not self.at_hand.is_ready_for(task):
             self._fork_ahead(task)  # starts while the problem is prepared
+        key = task.input_key or secrets.token_hex(32)
+        shapes = self._secret_shapes(task, key)
         try:
             workspace, degenerate = self.at_hand.ready(task)
         except ProblemError as error:
@@ -326,9 +331,10 @@ class Referee:
             log.evidence["one_hardware_queue"] = bool(queues_for(task.source))
         if degenerate:
             log.evidence["taken_for_right"] = list(degenerate)
-        key = task.input_key or secrets.token_hex(32)
         # Released with the verdict, which ends the use of this key: `harness replay` draws the same inputs again.
         log.evidence["seeds"] = {"model": workspace.model_seed, "inputs": key}
+        if shapes is not None:
+            log.evidence["seeds"] |= {"shapes": self._shape_key(task)}
         contestant: ContestantProcess | None = None
         owes = False
         try:
@@ -341,12 +347,15 @@ class Referee:
                     with suppress(*NO_MEMORY):
                         side = self._alongside.begin(task, workload)
                 client = self.context.client(workspace, contestant, task, log, begin)
-                session = Session(self.context, client, log, side=side, known=self.at_hand.known)
+                session = Session(self.context, client, log, side=side, shapes=shapes, known=self.at_hand.known)
                 try:
                     outcome = session.run()
                 finally:
                     owes = session.owes
                     session.close()
+                    if shapes is not None:  # the next solution begins at the shown sizes
+                        with suppress(ProblemError, *NO_MEMORY):
+                            self.at_hand.workspace_for(task.problem, task.workload)
         except ContestantFailed as refused:
             log.labels.clear()  # labels describe a solution that was evaluated to its end
             outcome = log.failed(refused.failure)
@@ -377,6 +386,29 @@ class Referee:
                 return None
             side.cancel()
         return outcome
+
+    def _shape_key(self, task: Task) -> str:
+        """Return the key of a task's secret shapes."""
+        return task.shape_key or self._own_shape_key
+
+    def _secret_shapes(self, task: Task, key: str) -> SecretShapes | None:
+        """Draw and prepare the task's secret shapes; None if the run asks for none.
+
+        Before the contestant exists, so that it can't disturb their calibration. A problem that fails at the shown
+        sizes is reported later.
+        """
+        if not self.config.shapes:
+            return None
+        try:
+            self.at_hand.ready(task)
+            self.at_hand.learn(task)
+        except (ProblemError, *NO_MEMORY):
+            return None
+        with self.progress_marker.at(task.problem, task.workload, Phase.READY):
+            drawn = self._draws.of(task, self._shape_key(task))
+        shapes = SecretShapes(context=self.context, task=task, drawn=drawn, key=key)
+        shapes.prepare(self.at_hand)
+        return shapes
 
     def _ready_small(self, task: Task) -> None:
         """Prepare the task's small workload; raise `ProblemError` or `NO_MEMORY`."""

@@ -150,6 +150,19 @@ class TimingStage:
                 judged = self._measure(call_s)
             return judged if isinstance(judged, Outcome) else self._with_last_measurements(judged)
 
+    def run_rounds_only(self, call_s: float) -> Outcome:
+        """Time a correct solution without graph, census and memory; its process goes on.
+
+        Args:
+            call_s: Seconds of a call in the correctness stage.
+
+        Returns:
+            Passed with times, or why the times do not count.
+        """
+        with self._exclusive_gpu(), self._log.stage("measure"):
+            judged = self._measure(call_s)
+        return judged if isinstance(judged, Outcome) else self._outcome(judged, judged.judged)
+
     def _end_contestant(self, before: int | None) -> int | None:
         """Stop the process.
 

@@ -57,15 +57,23 @@ def _sol(row: LeaderboardRow) -> str:
     return show.share(row.sol_fraction)
 
 
+def _gap(row: LeaderboardRow) -> str:
+    return "" if row.gap is None else f"{show.digits(row.gap)} times as fast"
+
+
 def _passed(row: LeaderboardRow) -> str:
     return f"{row.passed} of {row.results}"
 
+
+GAP = "at the shown sizes"
+"""Heading of the specialisation gap, a column of runs with secret shapes."""
 
 CELLS: Mapping[By, Mapping[str, Cell]] = {
     By.author: {
         "rank": _text("rank"),
         "author": _author,
         "mean speedup": _speedup,
+        GAP: _gap,
         "faster than 1x": lambda row: show.share(row.fast_p.get(1.0)),
         "speed of light": _sol,
         "problems passed": _passed,
@@ -75,6 +83,7 @@ CELLS: Mapping[By, Mapping[str, Cell]] = {
         "problem": _text("problem"),
         "best solution": _text("solution"),
         "speedup": _speedup,
+        GAP: _gap,
         "speed of light": _sol,
         "solutions passed": _passed,
         "remark": _remark,
@@ -85,6 +94,7 @@ CELLS: Mapping[By, Mapping[str, Cell]] = {
         "solution": _text("solution"),
         "status": _text("status"),
         "speedup": _speedup,
+        GAP: _gap,
         "speed of light": _sol,
         "remark": lambda row: "" if row.status is Status.passed else show.line(row.reason, 160),
     },
@@ -103,10 +113,15 @@ MAX_INTRODUCED = 10
 
 
 def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
-    """Return heading -> cell for a page that scrolls, with `SAID` if a row says it."""
+    """Return heading -> cell for a page that scrolls.
+
+    `SAID` and `GAP` are left out if no row has them.
+    """
     said = {name: _text(field) for name, field in SAID.items() if any(getattr(row, field) for row in rows)}
     held: dict[str, Cell] = {}
     for name, cell in CELLS[by].items():
+        if name == GAP and all(row.gap is None for row in rows):
+            continue
         held |= {name: cell, **(said if name == WHOSE[by] else {})}
     return held
 
@@ -138,6 +153,8 @@ def heading(group: LikeGroup) -> str:
     workload = f"workload {show.line(group.workload, 40)}"
     if group.precision != DECLARED:
         workload += f", precision {show.line(group.precision, 40)} for all"
+    if group.secret_shapes:
+        workload += f" and {show.shapes(group.secret_shapes)}"
     if group.device == DeviceKind.HOST.value:
         return f"host: {processor}, {workload}; no GPU times, speedups of CPU code over {group.baseline} on the CPU"
     driver = f", driver {show.line(group.driver, 40)}" if group.driver else ""

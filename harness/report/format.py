@@ -98,6 +98,18 @@ def count(number: float, unit: str) -> str:
     return f"{digits(number)} {unit}"
 
 
+def shapes(number: int) -> str:
+    """Format a number of secret shapes: `1 secret shape`, `4 secret shapes`."""
+    return f"{number} secret shape{'' if number == 1 else 's'}"
+
+
+def sizes(held: Any) -> str:
+    """Format the sizes of a shape: `M=37, N=150`."""
+    if not isinstance(held, Mapping):
+        return ABSENT
+    return ", ".join(f"{line(name, 60)}={line(value, 60)}" for name, value in held.items())
+
+
 def digits(number: float, significant: int = 3) -> str:
     """Format with so many digits, without an exponent between 1e-4 and 1e6."""
     if number == 0 or not math.isfinite(number):

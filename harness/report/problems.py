@@ -79,12 +79,16 @@ def _shape(leaf: ShapeLeaf) -> str:
     return kind + ("x".join(str(extent) for extent in leaf.shape) or "scalar")
 
 
-def page(problem: Problem, costed: Sequence[Costed]) -> RenderableType:
-    """Render one problem: declarations, workloads with shapes and costs, source."""
+def page(problem: Problem, costed: Sequence[Costed], secret_sizes: str) -> RenderableType:
+    """Render one problem: declarations, workloads with shapes and costs, source.
+
+    `secret_sizes` says what `--shapes` draws from.
+    """
     facts: dict[str, Any] = {
         "precision": problem.precision.value,
         **({"backward": ", ".join(problem.backward)} if problem.backward else {}),
         "input_variants": ["own", *problem.rules.variants],
+        "secret_sizes": secret_sizes,
         "file": str(problem.path),
         "digest": problem.digest,
         "notes": problem.notes or None,

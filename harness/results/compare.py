@@ -6,6 +6,7 @@ Works on records only. Values of outputs are compared elsewhere. For the rules s
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -16,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from harness.core.choices import DeviceKind
-from harness.core.record import Record
+from harness.core.problem import digest_text
+from harness.core.record import SECRET_SHAPES, Record
 from harness.core.stats import SAME_AT_MOST, SpeedupEstimate, interval_of_logs, quotient, same_within, speedup_interval
 from harness.core.status import VERDICT_FREE, Status
-from harness.results.evidence import mapping, positive
+from harness.results.evidence import mapping, positive, rows, whole
 from harness.results.reader import Identity
 from harness.results.scoring import DECLARED, is_noisy, noise_floor_of, scored
 
@@ -294,8 +296,16 @@ def conditions(record: Record) -> dict[str, str]:
         "workload": record.workload,
         "precision": record.evidence.get("precision_override") or DECLARED,
         "problem text": record.problem_digest[:12],
+        "secret shapes": whole(record.evidence, SECRET_SHAPES) or "none",
+        "secret sizes": _secret_sizes(record),
     }
     return {name: str(value or UNKNOWN) for name, value in values.items()}
+
+
+def _secret_sizes(record: Record) -> str:
+    """Return a digest of the secret sizes; `none` if none were judged."""
+    sizes = [json.dumps(mapping(row, "sizes"), sort_keys=True) for row in rows(record.evidence, "shapes", "verdicts")]
+    return digest_text(*sizes)[:12] if sizes else "none"
 
 
 def estimate_of(record: Record) -> SpeedupEstimate | None:

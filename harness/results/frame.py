@@ -34,13 +34,15 @@ _OF_RECORDS = {
     **dict.fromkeys(("noise_floor", "sol_fraction", "solution_s", "reference_s", "wall_s"), "Float64"),
     "finished_at": "datetime64[us, UTC]",
     **dict.fromkeys(("solution_digest", "problem_digest"), "string"),
+    "secret_shapes": "Int64",
+    **dict.fromkeys(("shown_speedup", "specialisation_gap"), "Float64"),
 }
 """Column -> dtype of `load_records`."""
 
 _OF_BOARDS = {
     **dict.fromkeys(COLUMNS, "Float64"),
     **{name: dtype for name, dtype in _OF_RECORDS.items() if name in COLUMNS},
-    **dict.fromkeys(("rank", "results", "passed", "untimed", "disqualified", "unjudged"), "Int64"),
+    **dict.fromkeys(("rank", "results", "passed", "untimed", "disqualified", "unjudged", "secret_shapes"), "Int64"),
     **dict.fromkeys(("display_name", "model"), "string"),
 }
 
@@ -75,6 +77,8 @@ def load_records(
     | `wall_s` | Float64 | duration of the evaluation, in seconds |
     | `finished_at` | datetime64[us, UTC] | end of the evaluation |
     | `solution_digest`, `problem_digest` | string | SHA-256 |
+    | `secret_shapes` | Int64 | number of secret shapes; `speedup` is the geometric mean over them |
+    | `shown_speedup`, `specialisation_gap` | Float64 | the speedup at the shown sizes, and over that at secret ones |
 
     An absent value is `NA`. `frame.attrs["notes"]` lists defects of the files, such as a truncated last line.
 
@@ -174,6 +178,9 @@ def row_of(record: Record, run: str, baseline: str) -> dict[str, Any]:
         "sol_fraction": entry.sol_fraction,
         **{name: positive(value) for name, value in times.items()},
         "finished_at": finished(record),
+        "secret_shapes": entry.group.secret_shapes,
+        "shown_speedup": positive(mapping(record.timing, "shapes", "shown").get("speedup")),
+        "specialisation_gap": entry.gap,
     }
 
 

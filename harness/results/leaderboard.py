@@ -94,6 +94,8 @@ class LeaderboardRow(Tally):
             "reference_backward_s": self.reference_backward_s,
             "held_bytes": self.held_bytes,
             "reference_held_bytes": self.reference_held_bytes,
+            "secret_shapes": self.group.secret_shapes,
+            "specialisation_gap": self.gap,
         }
 
 

@@ -1,8 +1,9 @@
 """Scores from records: comparable groups, fast_p, geometric means, pass@k.
 
 **Groups.** Only results with equal device kind, processor (GPU model; on the host its CPU), GPU driver, workload,
-baseline and precision are compared. Precision is what each problem declares, or the one class that the run requested. A
-problem whose file changed between records (`problem_digest`) counts as another problem.
+baseline, precision and number of secret shapes are compared. Precision is what each problem declares, or the one class
+that the run requested. With secret shapes, a speedup is the geometric mean over them. A problem whose file changed
+between records (`problem_digest`) counts as another problem.
 
 **Counts.** A status without a verdict on the solution (`VERDICT_FREE`) is in no denominator; its number is shown. A
 disqualified solution is a failure, listed without a rank. A pass without a time (CUDA sources on the host) counts for
@@ -25,7 +26,7 @@ from enum import StrEnum
 from typing import Any
 
 from harness.core.choices import DeviceKind
-from harness.core.record import Record
+from harness.core.record import SECRET_SHAPES, Record
 from harness.core.stats import may_be_one, same_within
 from harness.core.status import VERDICT_FREE, Status
 from harness.results.evidence import mapping, positive, whole
@@ -89,7 +90,8 @@ class LikeGroup:
     """Conditions that results must share to be compared.
 
     `processor` is `unknown` if the record names none. `precision` is `declared` if each problem uses its own class,
-    else the class that the run requested. `driver` is empty on the host device.
+    else the class that the run requested. `driver` is empty on the host device. `secret_shapes` is their number, 0 if
+    the shown shape alone counts.
     """
 
     device: str
@@ -98,6 +100,7 @@ class LikeGroup:
     baseline: str
     precision: str = DECLARED
     driver: str = ""
+    secret_shapes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,7 @@ class Figures:
         reference_backward_s: The same of the reference.
         held_bytes: Device memory that one forward took and still held as its backward began.
         reference_held_bytes: The same of the reference.
+        gap: Specialisation gap: the speedup at the shown sizes over that at secret ones; None without secret shapes.
     """
 
     speedup: float | None = None
@@ -125,6 +129,7 @@ class Figures:
     reference_backward_s: float | None = None
     held_bytes: int | None = None
     reference_held_bytes: int | None = None
+    gap: float | None = None
 
     @property
     def same_within(self) -> float | None:
@@ -199,7 +204,7 @@ def is_noisy(low: float | None, high: float | None) -> bool:
 def _without_noise(entry: ScoredRecord) -> ScoredRecord:
     if not is_noisy(entry.low, entry.high):
         return entry
-    return replace(entry, speedup=None, low=None, high=None, sol_fraction=None, too_noisy=True)
+    return replace(entry, speedup=None, low=None, high=None, sol_fraction=None, gap=None, too_noisy=True)
 
 
 def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
@@ -215,6 +220,7 @@ def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
             baseline=baseline,
             precision=str(record.evidence.get("precision_override") or DECLARED)[:40],
             driver=str(driver or "")[:40],
+            secret_shapes=whole(record.evidence, SECRET_SHAPES) or 0,
         ),
         problem=record.problem,
         problem_digest=record.problem_digest,
@@ -227,6 +233,7 @@ def scored(record: Record, baseline: str = EAGER) -> ScoredRecord:
         low=low,
         high=high,
         sol_fraction=positive(mapping(record.timing, "speed_of_light").get("fraction")),
+        gap=None if speedup is None else positive(mapping(record.timing, "shapes", "gap").get("speedup")),
         labels=record.labels,
         kernelbench_rules=_kernelbench_rules(record),
         floor=noise_floor_of(record) or 0.0,
@@ -328,7 +335,7 @@ class Tally(Figures):
     """Counts and figures over several entries. Shares are None if nothing counts.
 
     `speedup` is the geometric mean of the speedups, and has an interval if every speedup has one. `floor` is the mean
-    of all floors, whose errors may have one sign. `sol_fraction` is a geometric mean, too.
+    of all floors, whose errors may have one sign. `sol_fraction` and `gap` are geometric means, too.
 
     Attributes:
         results: Number of results with a verdict.
@@ -385,7 +392,9 @@ def score(
         ValueError: The entries are of several groups.
     """
     if len({entry.group for entry in entries}) > 1:
-        raise ValueError("results of different devices, workloads, baselines or precisions can't be scored together")
+        raise ValueError(
+            "results of different devices, workloads, baselines, precisions or shapes can't be scored together"
+        )
     chosen = [entry for entry in select(entries, selection) if entry.judged]
     timed = [entry for entry in chosen if entry.speedup is not None]
     attempted = {entry.problem for entry in entries}
@@ -398,6 +407,7 @@ def score(
         high=high,
         floor=math.fsum(entry.floor for entry in timed) / len(timed) if timed else 0.0,
         sol_fraction=geometric_mean(e.sol_fraction for e in timed if e.sol_fraction is not None),
+        gap=geometric_mean(e.gap for e in timed if e.gap is not None),
         pass_at_k={k: _mean_pass_at_k(entries, k) for k in ks},
     )
 

@@ -20,7 +20,14 @@ from harness.core.json_value import from_json
 from harness.core.policy import Policy, apply, parse_policy
 from harness.core.problem import digest_text
 from harness.core.record import Record
-from harness.core.stats import SpeedupEstimate, drift_of_bursts, quotient, speedup_interval, summarise
+from harness.core.stats import (
+    SpeedupEstimate,
+    drift_of_bursts,
+    geometric_mean,
+    quotient,
+    speedup_interval,
+    summarise,
+)
 from harness.core.status import Status
 from harness.core.task import Outcome
 from harness.results.evidence import finite, mapping, number, text, whole
@@ -141,10 +148,15 @@ def _faults_of_times(record: Record) -> Iterator[str]:
             yield from _differs(f"timing.{side}.device", mapping(timing, side, "device"), computed)
     main = text(timing, "baseline") or EAGER
     rows = mapping(timing, "baselines")
+    shapes = mapping(timing, "shapes")
+    if shapes:
+        yield from _faults_of_shapes(timing, shapes)
     if reference and solution:
         eager = speedup_interval(reference, solution)
-        held = mapping(timing, "speedup") if main == EAGER else mapping(rows, EAGER)
-        yield from _differs("timing.speedup" if main == EAGER else "timing.baselines.eager", held, eager.to_json())
+        name = "timing.shapes.shown" if shapes else "timing.speedup"
+        held = mapping(shapes, "shown") if shapes else mapping(timing, "speedup")
+        held = held if main == EAGER else mapping(rows, EAGER)
+        yield from _differs(name if main == EAGER else "timing.baselines.eager", held, eager.to_json())
         for name in rows:
             if name != EAGER and (over := mapping(rows, name, "over_eager")):
                 estimate = quotient(eager, from_json(over, SpeedupEstimate)).to_json()
@@ -153,7 +165,8 @@ def _faults_of_times(record: Record) -> Iterator[str]:
                 if name == main:
                     yield from _differs("timing.speedup", mapping(timing, "speedup"), estimate)
         for name, value in mapping(timing, "speedups").items():
-            told = mapping(timing, "speedup") if name == main else mapping(rows, name)
+            shown = mapping(shapes, "shown") if shapes else mapping(timing, "speedup")
+            told = shown if name == main else mapping(rows, name)
             yield from _differs(f"timing.speedups.{name}", value, told.get("speedup"))
     claimed = mapping(record.evidence, "policy").get("speedup_without") if record.speedup is None else record.speedup
     if record.speedup is not None or claimed is not None:
@@ -166,6 +179,15 @@ def _faults_of_times(record: Record) -> Iterator[str]:
         if light is not None and median_s:
             share = mapping(timing, "speed_of_light").get(name)
             yield from _differs(f"timing.speed_of_light.{name}", share, light / median_s)
+
+
+def _faults_of_shapes(timing: Mapping[str, Any], shapes: Mapping[str, Any]) -> Iterator[str]:
+    """Compute the score over secret shapes again from the speedup at each."""
+    estimates = [from_json(row, SpeedupEstimate) for row in shapes["speedups"]]
+    score = geometric_mean(estimates, shapes["weights"])
+    yield from _differs("timing.speedup", mapping(timing, "speedup"), score.to_json())
+    gap = quotient(from_json(mapping(shapes, "shown"), SpeedupEstimate), score)
+    yield from _differs("timing.shapes.gap", mapping(shapes, "gap"), gap.to_json())
 
 
 def _bursts(record: Record, side: str) -> list[list[float]]:

@@ -56,6 +56,7 @@ SETTINGS_OF_A_RUN = (
     "inputs",
     "dtype",
     "gpu_memory_bytes",
+    "shapes",
 )
 """Settings that decide verdicts: a run has one value of each, so that its records are comparable."""
 

@@ -34,12 +34,14 @@ class PlannedSolution:
         problem: Its problem, as the run judges it.
         workload: The problem's sizes.
         input_key: Key of the inputs, of an evaluation that is repeated; None draws one.
+        shape_key: Key of the secret shapes; None means that of the solutions submitted together.
     """
 
     solution: Solution
     problem: Problem
     workload: Workload
     input_key: str | None = None
+    shape_key: str | None = None
 
     @property
     def failure(self) -> Failure | None:

@@ -17,7 +17,7 @@ from harness.core import policy
 from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
-from harness.core.record import DERIVED_SIZES, Record
+from harness.core.record import DERIVED_SIZES, SECRET_SHAPES, Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, Task
 from harness.referee.contestants.kernel_census import KernelSources, conclude
@@ -113,6 +113,7 @@ def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Ta
         timed=config.device is DeviceKind.CUDA,
         small=job.problem.workloads.get(SMALL),
         input_key=job.input_key,
+        shape_key=job.shape_key,
     )
 
 
@@ -221,6 +222,7 @@ def record_of(
     # Results at two precision classes must never be ranked together, and the workload's name does not show the class.
     override = {"precision_override": config.conditions} if config.conditions is not None else {}
     small = job.problem.workloads.get(SMALL)
+    shapes = {SECRET_SHAPES: config.shapes} if config.shapes else {}
     derived = {DERIVED_SIZES: dict(small.sizes)} if small is not None and small.derived else {}
     return Record(
         problem=job.problem.id,
@@ -233,7 +235,7 @@ def record_of(
         reason=one_line(outcome.reason),
         labels=outcome.labels,
         speedup=outcome.speedup,
-        evidence={**outcome.evidence, **override, **derived},
+        evidence={**outcome.evidence, **override, **shapes, **derived},
         timing=outcome.timing,
         build=built.to_json() if built is not None else None,
         environment=dict(environment),

@@ -126,7 +126,8 @@ def _planned(
         return None, fault or f"{problem.path} is not the problem that was judged: the digests differ"
     seeds = mapping(record.evidence, "seeds")
     again = dataclasses.replace(job.problem, model_seed=whole(seeds, "model"))
-    return dataclasses.replace(job, problem=again, input_key=text(seeds, "inputs") or None), None
+    inputs, shapes = text(seeds, "inputs") or None, text(seeds, "shapes") or None
+    return dataclasses.replace(job, problem=again, input_key=inputs, shape_key=shapes), None
 
 
 def compared_again(before: Record, after: Record) -> Replayed:

@@ -203,6 +203,10 @@ RUNS: dict[str, As] = {
         said="Correct",
         needs="harness eval solutions/mine/level1/19_vectorised.py --device host",
     ),
+    "harness eval solutions/mine --shapes 4": As(
+        lines=(f"harness eval solutions/mine --device host --shapes 1 --run-id mine-at-secret-sizes {QUICKLY}",),
+        said="passed",
+    ),
     "harness eval solutions/mine --workload half": As(
         gpu=True, lines=("harness eval halves/mine --workload half",), said="passed"
     ),
@@ -300,6 +304,7 @@ NOT_RUN = {
     "python -m tests.exploits": CORPUS,
     "python -m tests.exploits --device host --only A1": CORPUS,
     "python -m tests.exploits --table results/exploits.md": CORPUS,
+    "python -m tests.exploits --shapes 3 --device host": CORPUS,
     "harness eval solutions/ --sign key.pem": "needs a key; tests/unit/results/test_verify.py signs",
     "harness verify results/<run> --key public.pem": "the same; tests/unit/results/test_verify.py asks for a key",
     "harness replay results/<run> 16_naive": "the form of `harness replay results/<run> [solution]`, which is run",
@@ -322,7 +327,7 @@ CODE = {
     ("README.md", "python"): 2,
     ("README.md", "yaml"): 1,
     ("writing_a_problem.md", "python"): 1,
-    ("writing_a_problem.md", "yaml"): 1,
+    ("writing_a_problem.md", "yaml"): 2,
     ("writing_a_solution.md", "python"): 1,
     # test_the_python_guides_code_runs, test_what_the_guides_say_in_yaml_is_read
     ("environments.md", "python"): 1,  # test_environments.py runs it
@@ -752,6 +757,15 @@ def test_what_the_guides_say_in_yaml_is_read(place: Path) -> None:
     assert (gates.minimum_speedup, gates.regression_tolerance) == (1.0, 0.02)
     problem = load_problems(place / "my_problems")["level1/7"]
     assert {"full", "small", "odd"} == set(problem.workloads)
+    assert {name: (held.low, held.high, held.step) for name, held in problem.shapes.ranges.items()} == {
+        "ROWS": (1, 65536, 1),
+        "COLUMNS": (64, 8192, 64),
+    }
+    declarations = place / "my_problems/level1/workloads.yaml"
+    declarations.write_text(f"format: 1\nproblems:\n  7:\n{code_in('writing_a_problem.md', 'yaml')[1]}")
+    listed = load_problems(place / "my_problems")["level1/7"].shapes.listed
+    declarations.write_text(code_in("writing_a_problem.md", "yaml")[0])
+    assert [entry.calls for entry in listed] == [8120, 377]
     assert set(yaml.safe_load(code_in("results.md", "yaml")[0])) == set(AUTHOR_TEXTS)
     policy = parse_policy(yaml.safe_load(code_in("trust.md", "yaml")[0])["policy"])
     assert policy == Policy(

@@ -16,7 +16,7 @@ from harness.core.status import Failure, Status, one_line
 from harness.core.task import RefereeConfig, Task
 from harness.devices import empty_kernel
 from harness.devices.empty_kernel import Compared
-from harness.protocol.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, LoadLaunches, Open
+from harness.protocol.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Keep, Load, LoadLaunches, Open
 from harness.referee.contestants.crash_report import CrashReport, examine
 from harness.referee.contestants.failures import explained, standing
 from harness.referee.contestants.findings import all_placed
@@ -72,12 +72,13 @@ def attach_request(
     return Attach(nbytes=workspace.arena.nbytes, opening=opening, own_allocations=own_allocations)
 
 
-def load_request(task: Task, workspace: Workspace) -> Load:
+def load_request(task: Task, workspace: Workspace, keep: Keep = Keep.NOTHING) -> Load:
     """Build the request to import the solution and construct its model.
 
     Args:
         task: The solution.
         workspace: The workspace with the model's arguments and state.
+        keep: What the process keeps of an earlier request.
     """
     return Load(
         source=task.source,
@@ -91,6 +92,7 @@ def load_request(task: Task, workspace: Workspace) -> Load:
         dtype=workspace.problem.dtype,
         # The calibration's own solution returns all results at once, gradients included.
         gradients=workspace.gradients if task.problem.backward else None,
+        keep=keep,
     )
 
 
@@ -129,6 +131,8 @@ class ContestantClient:
         """State of the reference that the solution's model lacks."""
         self.differing: tuple[str, ...] = ()
         """State of the reference that the solution's model has with other values."""
+        self.took_state = False
+        """Whether the reference's state was copied over the solution's."""
         self.peak_bytes: int | None = None
         """Most device memory that the solution's calls had allocated, in bytes."""
         self.bursts_s = {"solution": 0.0, "reference": 0.0}
@@ -178,11 +182,28 @@ class ContestantClient:
         Raises:
             ContestantFailed: If the solution cannot be loaded.
         """
-        workspace, config = self.workspace, self.config
         compared = self._attach(lanes, unless_known=unless_known)
+        self._load(Keep.NOTHING)
+        return compared
+
+    def load_again(self, keep: Keep) -> None:
+        """Load the solution once more, over this workspace instead of another one.
+
+        Args:
+            keep: What the process keeps of the latest load.
+
+        Raises:
+            ContestantFailed: If the solution cannot be loaded.
+        """
+        self._attach(None)
+        self._load(keep)
+
+    def _load(self, keep: Keep) -> None:
+        workspace, config = self.workspace, self.config
         begin = time.perf_counter() - self.contestant.stopping_s
+        request = load_request(self.task, workspace, keep)
         try:
-            loaded = self.contestant.load(load_request(self.task, workspace), min(config.load_timeout_s, self.left_s))
+            loaded = self.contestant.load(request, min(config.load_timeout_s, self.left_s))
         except ContestantFailed as error:
             raise self._explained(error) from error
         self._own_s += time.perf_counter() - self.contestant.stopping_s - begin
@@ -192,7 +213,6 @@ class ContestantClient:
         self._evidence["state"] = {"copied": [], "unmatched": list(loaded.unmatched)}
         if loaded.notes:
             self._evidence["notes"] = [one_line(note, limit=MAX_NOTE_CHARS) for note in loaded.notes[:MAX_NOTES]]
-        return compared
 
     def load_launches(
         self, request: LoadLaunches, fds: tuple[int, int], lanes: Mapping[int, EmptyTimed] | None
@@ -238,6 +258,7 @@ class ContestantClient:
         self._own_s += time.perf_counter() - self.contestant.stopping_s - begin
         if not set(loaded.copied) <= set(self.workspace.state_slots):
             raise ContestantFailed(OTHER_STATE)
+        self.took_state = True
         self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(self.unmatched)}
 
     def burst(self, planned_calls: Sequence[PlannedCall]) -> tuple[BurstDone, float]:

@@ -213,9 +213,11 @@ class ContestantProcess:
             self.opened_s = time.perf_counter() - begin
 
     def attach(self, request: Attach, fd: int, timeout_s: float) -> None:
-        """Give it the shared memory."""
+        """Give it the shared memory, or other shared memory instead."""
+        # Once a solution is loaded, its failures are its own.
+        stage = Stage.CALL if self._entered else Stage.ATTACH
         fds = (fd,) if self._recorder is None else (fd, self._recorder.fd)
-        self._expect(Loaded, "attach", request, Stage.ATTACH, timeout_s, fds)
+        self._expect(Loaded, "attach", request, stage, timeout_s, fds)
 
     def empty_calls(self, timeout_s: float) -> EmptyTimed:
         """Time empty kernels in its process (`devices/empty_kernel.py`), before `load`."""

@@ -2,8 +2,8 @@
 
 Trusted side. The file's top-level integers, and those in its tuples and lists, are candidates. No list of names says
 which of them are sizes, and which relations they have: each change runs the reference on tensors without data, and
-stays if the reference runs and keeps its operations (`_Trace.kinds`). Sizes that must be equal or divide each other
-are found in the same way. See guides/design/derived_sizes.md.
+stays if the reference runs and keeps its operations (`DatalessCall.kinds`). Sizes that must be equal or divide each
+other are found in the same way. See guides/design/derived_sizes.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NoSizes(ProblemError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Trace:
+class DatalessCall:
     """One call of the reference without data.
 
     Attributes:
@@ -74,15 +74,24 @@ class _Trace:
         nbytes: Bytes of inputs, parameters, buffers and outputs.
         kinds: Each operation with the dimensions of its results that are larger than 1; None if the call has too many
             operations to trace.
-        shapes: Shapes of inputs, parameters and buffers.
+        input_shapes: Shapes of the inputs.
+        state_shapes: Shapes of parameters and buffers.
+        arguments: The constructor's arguments, as a text; of a tensor the shape.
         values: The file's constants.
     """
 
     operations: float
     nbytes: int
     kinds: frozenset[tuple[str, tuple[bool, ...]]] | None
-    shapes: tuple[tuple[int, ...], ...]
+    input_shapes: tuple[tuple[int, ...], ...]
+    state_shapes: tuple[tuple[int, ...], ...]
+    arguments: str
     values: Mapping[str, Any]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of inputs, parameters and buffers."""
+        return (*self.input_shapes, *self.state_shapes)
 
     @property
     def small(self) -> bool:
@@ -211,6 +220,7 @@ class _Loaded:
                 reference = load_reference(problem, Workload(name="small", sizes=sizes))
                 inputs = list(reference.get_inputs())
                 model = reference.model(0, None)
+                self.arguments = repr(tree_map(_shape_of, reference.init_inputs()))
             self.values = dict(reference.sizes)
             self.inputs = tree_map(_on_meta, inputs)
             self.model = model.to("meta")
@@ -223,7 +233,7 @@ class _Loaded:
         self.parameter_shapes = [tuple(value.shape) for value in self.state.values()]
 
 
-def trace(problem: Problem, sizes: Mapping[str, Any]) -> _Trace:
+def trace(problem: Problem, sizes: Mapping[str, Any]) -> DatalessCall:
     """Run the reference without data.
 
     Raises:
@@ -246,17 +256,23 @@ def trace(problem: Problem, sizes: Mapping[str, Any]) -> _Trace:
     tensors = _tensors((call.inputs, call.state, results))
     if any(tensor.numel() == 0 for tensor in tensors):
         raise ProblemError("a tensor is empty")
-    return _Trace(
+    return DatalessCall(
         operations=operations,
         nbytes=sum(tensor.nbytes for tensor in tensors),
         kinds=kinds,
-        shapes=(*call.input_shapes, *call.parameter_shapes),
+        input_shapes=tuple(call.input_shapes),
+        state_shapes=tuple(call.parameter_shapes),
+        arguments=call.arguments,
         values=call.values,
     )
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _shape_of(leaf: Any) -> Any:
+    return tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _on_meta(leaf: Any) -> Any:
@@ -277,12 +293,12 @@ def _integers(held: Any, path: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...
         yield path, held
 
 
-def _with(held: Any, path: tuple[int, ...], value: int) -> Any:
+def with_value(held: Any, path: tuple[int, ...], value: int) -> Any:
     """Return a constant with another integer at `path`."""
     if not path:
         return value
     items = list(held)
-    items[path[0]] = _with(items[path[0]], path[1:], value)
+    items[path[0]] = with_value(items[path[0]], path[1:], value)
     return items
 
 
@@ -309,7 +325,7 @@ def _role(problem: Problem, values: Mapping[str, Any], place: Place) -> _Role:
     value = places_of(values)[place]
     for other in (value // 2, value + 1, 2 * value):
         try:
-            before, after = (_Loaded(problem, {name: _with(values[name], path, to)}) for to in (value, other))
+            before, after = (_Loaded(problem, {name: with_value(values[name], path, to)}) for to in (value, other))
         except ProblemError:
             continue
         changed = [_differing(one, two) for one, two in zip(before.input_shapes, after.input_shapes, strict=False)]
@@ -329,7 +345,7 @@ def _differing(one: Sequence[int], two: Sequence[int]) -> set[int]:
 class _Search:
     """Sizes that shrink step by step."""
 
-    def __init__(self, problem: Problem, full: _Trace, deadline: float) -> None:
+    def __init__(self, problem: Problem, full: DatalessCall, deadline: float) -> None:
         self._problem = problem
         self._full = full
         self._deadline = deadline
@@ -374,7 +390,7 @@ class _Search:
         """Try a value at these places; keep it if the reference keeps its structure."""
         sizes = dict(self.sizes)
         for name, path in places:
-            sizes[name] = _with(sizes.get(name, self.now.values[name]), path, value)
+            sizes[name] = with_value(sizes.get(name, self.now.values[name]), path, value)
         key = repr(sorted(sizes.items()))
         if key in self._refused:
             return False
@@ -390,7 +406,7 @@ class _Search:
         self.now, self.sizes = tried, sizes
         return True
 
-    def _keeps(self, tried: _Trace) -> bool:
+    def _keeps(self, tried: DatalessCall) -> bool:
         now, full = self.now, self._full
         if tried.operations > now.operations or tried.nbytes > now.nbytes:
             return False
@@ -430,7 +446,7 @@ def candidates(problem: Problem) -> list[dict[str, Any]]:
     if full.small:
         return [{}]
     search = _Search(problem, full, deadline)
-    found: list[tuple[_Trace, dict[str, Any]]] = []
+    found: list[tuple[DatalessCall, dict[str, Any]]] = []
     for cap in CAPS[FIRST_CAP:]:
         search.shrink(cap)
         found.insert(0, (search.now, search.sizes))

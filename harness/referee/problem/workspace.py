@@ -125,6 +125,7 @@ class Workspace:
         secret: Source of seeds.
         small_sets_wanted: Number of sets if one takes at most `SMALL_SET_BYTES`.
         progress_marker: Records when the problem's code runs.
+        model_seed: Seed under which models are constructed, unless the problem names one; None draws one.
 
     Raises:
         ProblemError: The problem is at fault.
@@ -141,6 +142,7 @@ class Workspace:
         secret: random.Random,
         small_sets_wanted: int = 0,
         progress_marker: ProgressMarker = NOWHERE,
+        model_seed: int | None = None,
     ) -> None:
         self.problem = problem
         self.workload = workload
@@ -150,7 +152,8 @@ class Workspace:
         self._reference = load_reference(problem, workload, progress_marker)
         if device.kind is DeviceKind.HOST:
             self._refuse_what_has_no_room(progress_marker)
-        self.model_seed = secret.getrandbits(48) if problem.model_seed is None else problem.model_seed
+        given = model_seed if problem.model_seed is None else problem.model_seed
+        self.model_seed = secret.getrandbits(48) if given is None else given
         self.oracle = Reference(self._reference, device, self.model_seed)
         first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
         self.drawn_on = first.drawn_on

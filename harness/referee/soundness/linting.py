@@ -10,6 +10,7 @@ import collections
 import functools
 import itertools
 import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ import torch
 
 from harness.catalog.sizes import SizeError, evaluate
 from harness.core.choices import PrecisionClass
-from harness.core.problem import Problem, Workload
+from harness.core.problem import Problem, ShapeRules, Workload
 from harness.core.status import one_line
 from harness.devices.device import Device
 from harness.devices.layout import copied
@@ -28,6 +29,7 @@ from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.correctness.precision import class_limits
 from harness.referee.problem.flops import count_flops
 from harness.referee.problem.loader import ProblemError, ReferenceModule, load_reference, state_of
+from harness.referee.problem.size_ranges import ShapeDrawer
 from harness.referee.problem.truth import Reference, all_finite
 from harness.referee.soundness.blind import blind, blind_thorough
 from harness.referee.soundness.computed import coarser, run_model, unread_tiles, unused_inputs, unused_parameters
@@ -51,6 +53,9 @@ On `large_values` inputs, only the RMS error of a class coarser than fp32 counts
 cancel, an entry keeps their rounding, and of 1e8 entries a few always do (0.02 of 0.011 for one TF32 convolution). On
 all other inputs single entries count.
 """
+
+SHAPES = 2
+"""Secret shapes that are tried."""
 
 LAUNCH_FACTOR = 1.3
 LAUNCH_SAMPLES = 15
@@ -133,6 +138,7 @@ class _Linted:
 
     def __init__(self, problem: Problem, workload: Workload, device: Device) -> None:
         self.problem = problem
+        self.workload = workload
         self.required = workload.precision or problem.precision
         self.device = device
         self.notes: list[str] = []
@@ -150,7 +156,8 @@ class _Linted:
         found = [self._deterministic(), self._flops(), self._launch_floor()]
         if not self.first.own:
             reason = "the reference returns only numbers, no tensor"
-            return found + [_unchecked(rule, reason) for rule in ("finite", "reference_precision", *_RULES_OF_TRIALS)]
+            rules = ("finite", "reference_precision", "shapes", *_RULES_OF_TRIALS)
+            return found + [_unchecked(rule, reason) for rule in rules]
         wrongs, unchecked = self._wrongs()
         non_finite: list[str] = []
         imprecise: list[str] = []
@@ -164,7 +171,8 @@ class _Linted:
         # one, fill most of an 80 GB GPU; a loop variable would keep one sample alive too long.
         del wrongs, trials, self.first
         collections.deque(watched, maxlen=0)
-        return [*found, _check("finite", non_finite), _check("reference_precision", imprecise), *tried]
+        found += [_check("finite", non_finite), _check("reference_precision", imprecise), self._shapes()]
+        return [*found, *tried]
 
     def _wrongs(self) -> tuple[list[Wrong], dict[str, str]]:
         """The wrong answers for this problem, and for each rule why it may have none."""
@@ -263,6 +271,31 @@ class _Linted:
         if math.isclose(declared, counted, rel_tol=FLOPS_TOLERANCE):
             return RuleCheck(rule="flops", verdict=RuleVerdict.KEPT)
         return _broken("flops", [f"declared {declared:.4g} flops, counted {counted:.4g}"])
+
+    def _shapes(self) -> RuleCheck:
+        declared = self.problem.shapes != ShapeRules()
+        try:
+            drawer = ShapeDrawer(self.problem, self.workload)
+            shapes = drawer.draw(SHAPES, random.Random(0))  # the same ones in each lint
+        except ProblemError as error:
+            return _broken("shapes", [str(error)]) if declared else _unchecked("shapes", str(error))
+        if drawer.ranges:
+            self.notes.append(f"secret sizes: {'; '.join(each.title for each in drawer.ranges)}")
+        broken = []
+        for shape in shapes:
+            sizes = ", ".join(f"{name}={value}" for name, value in shape.workload.sizes.items())
+            try:
+                first = _Linted(self.problem, shape.workload, self.device).first
+            except (ProblemError, ValueError, RuntimeError, TypeError, NotImplementedError) as error:
+                if is_shortage(error):
+                    raise
+                broken.append(f"at {sizes}: {one_line(str(error), limit=200)}; declare shapes in workloads.yaml")
+                continue
+            if not all(all_finite(leaf) for leaf in first.own if leaf.is_floating_point()):
+                broken.append(f"at {sizes}: an output is not finite")
+            elif first.own and not first.rejects([torch.zeros_like(leaf) for leaf in first.own]):
+                broken.append(f"at {sizes}: zeros are accepted")
+        return replace(_check("shapes", broken), tried=len(shapes))
 
     def _launch_floor(self) -> RuleCheck:
         if self.device.torch_device.type != "cuda":

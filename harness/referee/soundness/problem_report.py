@@ -15,6 +15,7 @@ RULES: Mapping[str, str] = {
     "finite": "outputs are finite on every input variant that the problem allows",
     "reference_precision": "the reference's error stays below the class's limit by a factor of two",
     "flops": "the declared flops agree with torch's counter",
+    "shapes": "the reference also runs at secret sizes, and rejects zeros there",
     "launch_floor": "one call takes at least 1.3 times as long as the launch of an empty kernel (GPU only)",
     "constants": "zeros, a constant and an average row are rejected",
     "previous_output": "the output of another call is rejected",

@@ -15,7 +15,7 @@ from harness.core.status import Status
 from harness.report import format as show
 from harness.report.feedback import failed, passed
 from harness.report.feedback.reports import reports
-from harness.results.evidence import text
+from harness.results.evidence import finite, mapping, positive, rows, text
 
 Section = tuple[str, Sequence[str]]
 """A heading and its lines."""
@@ -34,6 +34,7 @@ def feedback(record: Record, *, source: str | None = None, log: str | None = Non
         sections += [*passed.sections(record), ("Reports", reports(record, source))]
     else:
         sections += failed.sections(record, source=source, log=log)
+    sections.append(("At secret sizes", _secret(record)))
     sections.append(("At the problem's small sizes", _small(record)))
     sections.append(("Labels", [f"{show.line(name, 60)}: {_label(name)}" for name in record.labels]))
     parts = []
@@ -69,6 +70,27 @@ def _small(record: Record) -> list[str]:
     return [f"{show.line(status, 40)}: {show.line(reason, 400)}"] if status not in ("", "passed") else []
 
 
+def _secret(record: Record) -> list[str]:
+    """Return the verdict at each secret shape, and the score if there is one."""
+    lines = []
+    for row in rows(record.evidence, "shapes", "verdicts"):
+        speedup = finite(mapping(row, "speedup").get("speedup"))
+        timed = "" if speedup is None else f", {show.speedup(speedup)}"
+        passed = text(row, "status") == Status.passed.value
+        why = timed if passed else f": {show.line(text(row, 'reason'), 300)}"
+        lines.append(f"{show.sizes(row.get('sizes'))}: {show.line(text(row, 'status'), 40)}{why}")
+    shapes = mapping(record.timing, "shapes")
+    shown, gap = (positive(mapping(shapes, name).get("speedup")) for name in ("shown", "gap"))
+    if shown is not None and gap is not None:
+        lines.append(
+            f"The result is the {'weighted ' if shapes.get('weighted') else ''}geometric mean over these sizes. At the "
+            f"shown sizes it is {show.speedup(shown)}, {show.digits(gap)} times as much; times and kernels are those."
+        )
+    if lines:
+        lines.append("Each run draws other sizes.")
+    return lines
+
+
 LABELS = {
     "static_buffer": "every call returns the same memory, so a second call overwrites the result of the first",
     "other_layout": "an output has another memory layout than the reference's; converting it is part of the measured "
@@ -85,6 +107,8 @@ LABELS = {
     "reads_unset_shared": "a kernel reads shared memory that was never written, but no output depends on it",
     "varies_between_calls": "the same inputs give different values in two calls, although all are correct",
     "specialised_shape": "correct at the evaluated sizes, but wrong or failing at the problem's small sizes",
+    "one_shape": "the problem has no other sizes at which the solution could be judged",
+    "faster_at_shown_sizes": "at the shown sizes the speedup is at least 1.25 times that at secret sizes",
     "leaks_memory": "every call allocates memory that is never freed",
     "disturbed": "other programs used the GPU, or it was throttled, during timing: time it again before you compare",
     "torch_only": "the file has no kernel of its own (extension, Triton or NVRTC): torch does the work",

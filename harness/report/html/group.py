@@ -80,6 +80,7 @@ def _conditions(group: LikeGroup) -> list[str]:
         "host device: CUDA sources on the CPU, no GPU times" if on_host else "GPU",
         *([f"driver {show.line(group.driver, 40)}"] if group.driver else []),
         f"workload {show.line(group.workload, 40)}",
+        *([f"speedups at {show.shapes(group.secret_shapes)}"] if group.secret_shapes else []),
         *([f"precision {show.line(group.precision, 40)} for all"] if group.precision != DECLARED else []),
         f"speedup over {show.line(group.baseline, 40)}" + (" on the CPU" if on_host else ""),
     ]

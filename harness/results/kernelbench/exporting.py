@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.choices import DeviceKind
-from harness.core.record import Record
+from harness.core.record import SECRET_SHAPES, Record
 from harness.core.status import VERDICT_FREE, Status
 from harness.results.evidence import mapping, positive
 from harness.results.kernelbench.formats import KernelBenchError, KernelBenchSample, baseline_file
@@ -183,6 +183,9 @@ def _metadata(record: Record) -> dict[str, Any]:
     optional = {
         "kernelbench_would_pass": record.evidence.get("kernelbench_would_pass"),
         "harness_speedup": record.speedup,
+        # KernelBench's runtimes are those at the shown sizes.
+        "harness_secret_shapes": record.evidence.get(SECRET_SHAPES),
+        "harness_shown_speedup": positive(mapping(record.timing, "shapes", "shown").get("speedup")),
     }
     values |= {name: value for name, value in optional.items() if value is not None}
     if record.status is Status.passed:

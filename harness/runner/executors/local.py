@@ -314,6 +314,7 @@ def referee_config(config: RunConfig, host_runtime: str | None) -> RefereeConfig
         cache_dir=str(config.cache_dir),
         device_policy=config.device_policy,
         seeds=config.seeds,
+        shapes=config.shapes,
         load_timeout_s=config.load_timeout_s,
         call_timeout_s=config.call_timeout_s,
         solution_timeout_s=config.solution_timeout_s,

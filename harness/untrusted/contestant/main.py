@@ -35,6 +35,7 @@ from harness.protocol.messages import (
     CallMode,
     EmptyTimed,
     Gradients,
+    Keep,
     LaunchMode,
     Loaded,
     Ready,
@@ -107,6 +108,7 @@ class Contestant:
         self._opened: OpenedDevice | None = None
         self._device: Device | None = None
         self._arena: Arena | None = None
+        self._module: Any = None
         self._model: Any = None
         self._notes: list[str] = []
         self._state = HeldState()
@@ -179,7 +181,13 @@ class Contestant:
         return Ready()
 
     def _attach(self, message: Mapping[str, Any], fd: int, recorder_fd: int | None = None) -> dict[str, Any]:
+        # After the solution was loaded, it is the cause of a failure as well as anything else.
+        stage = Stage.ATTACH if self._module is None else Stage.CALL
         try:
+            if self._arena is not None:  # of other sizes
+                self._previous, self._snapshots, self._prepared = None, [], None
+                self._arena.close()
+                self._arena = None
             opened = self._opened or open_now(message["opening"])
             self._opened, self._device, self._shim = opened, opened.device, opened.shim
             self._arena = self._device.attach(fd, message["nbytes"])
@@ -187,7 +195,7 @@ class Contestant:
             if self._shim is not None and recorder_fd is not None:
                 self._shim.record_to(recorder_fd)
         except Exception as error:
-            raise _Broke(Stage.ATTACH) from error
+            raise _Broke(stage) from error
         return Loaded(unmatched=(), copied=(), notes=()).to_json()
 
     def _time_empty(self) -> EmptyTimed:
@@ -207,30 +215,15 @@ class Contestant:
     def _load(self, message: Mapping[str, Any]) -> Loaded:
         assert self._device is not None
         assert self._opened is not None
-        from harness.untrusted.contestant import load_inline
-
-        build_here = None
-        if self._opened.host_runtime is not None:
-            build_here = load_inline.host_builder(self._opened.host_runtime, checked=self._opened.checked)
-        self._notes = load_inline.install(message["modules"], build_here=build_here)
-        init_leaves = [self._tensor(Region.from_json(slot)).clone() for slot in message["init_slots"]]
-        init_args = unflatten(TreeSpec.from_json(message["init_tree"]), init_leaves)
+        keep = Keep(message["keep"])
+        if keep is Keep.NOTHING:
+            self._import(message)
         try:
-            module = import_solution(message["source"], message["filename"])
-        except BaseException as error:
-            raise _Broke(Stage.IMPORT) from error
-        try:
-            if not isinstance(getattr(module, "ModelNew", None), type):
-                raise NoModelNew("the file defines no class ModelNew")
-            self._device.reseed(message["seed"])
-            model = module.ModelNew(*init_args)
-            if isinstance(model, torch.nn.Module):
-                refuse_lazy(model)
-                dtype = None if message["dtype"] is None else getattr(torch, message["dtype"])
-                model = model.to("cuda" if self._shim is not None else self._device.torch_device, dtype=dtype)
-            self._model = model
-            self._state = HeldState(model)
-            if (wanted := message.get("gradients")) is not None:
+            if keep is Keep.MODEL:
+                self._state.restore()
+            else:
+                self._construct(message)
+            if (wanted := message["gradients"]) is not None:
                 self._gradients = Gradients.from_json(wanted)
             state = {name: self._tensor(Region.from_json(slot)) for name, slot in message["state"].items()}
             differing, unmatched = self._state.match(state, message["drawn"])
@@ -238,6 +231,35 @@ class Contestant:
         except BaseException as error:
             raise _Broke(Stage.CONSTRUCT) from error
         return Loaded(copied=(), unmatched=tuple(unmatched), notes=tuple(self._notes), differing=tuple(differing))
+
+    def _import(self, message: Mapping[str, Any]) -> None:
+        assert self._opened is not None
+        from harness.untrusted.contestant import load_inline
+
+        build_here = None
+        if self._opened.host_runtime is not None:
+            build_here = load_inline.host_builder(self._opened.host_runtime, checked=self._opened.checked)
+        self._notes = load_inline.install(message["modules"], build_here=build_here)
+        try:
+            self._module = import_solution(message["source"], message["filename"])
+        except BaseException as error:
+            raise _Broke(Stage.IMPORT) from error
+
+    def _construct(self, message: Mapping[str, Any]) -> None:
+        assert self._device is not None
+        if not isinstance(getattr(self._module, "ModelNew", None), type):
+            raise NoModelNew("the file defines no class ModelNew")
+        init_leaves = [self._tensor(Region.from_json(slot)).clone() for slot in message["init_slots"]]
+        init_args = unflatten(TreeSpec.from_json(message["init_tree"]), init_leaves)
+        self._model, self._state = None, HeldState()  # before the next one, which may need the memory
+        self._device.reseed(message["seed"])
+        model = self._module.ModelNew(*init_args)
+        if isinstance(model, torch.nn.Module):
+            refuse_lazy(model)
+            dtype = None if message["dtype"] is None else getattr(torch, message["dtype"])
+            model = model.to("cuda" if self._shim is not None else self._device.torch_device, dtype=dtype)
+        self._model = model
+        self._state = HeldState(model)
 
     def _take_state(self) -> Loaded:
         assert self._device is not None
@@ -349,7 +371,7 @@ class Contestant:
 
     def _release(self) -> Ready:
         """Remove the solution's state and keep the device open."""
-        self._model = self._previous = self._prepared = None
+        self._module = self._model = self._previous = self._prepared = None
         self._snapshots, self._state, self._notes = [], HeldState(), []
         self._gradients, self._calls, self._held_bytes = None, 0, None
         sys.modules.pop(MODULE_NAME, None)

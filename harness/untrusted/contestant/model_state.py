@@ -98,6 +98,10 @@ class HeldState:
         with torch.no_grad():
             self._initial = {name: held.clone() for name, held in self._places.items()}
 
+    def restore(self) -> None:
+        """Restore all of the initial state."""
+        self.put_back([*self._initial])
+
     def put_back(self, names: Sequence[str]) -> None:
         """Restore the initial state under these names.
 

@@ -219,7 +219,7 @@ class TestCommands:
         (row,) = json.loads(capsys.readouterr().out)
         assert (row["author"], row["display_name"], row["model"]) == ("ann", "Ann B.", "m-2")
         assert main(["leaderboard", str(runs), "--csv", "-"]) == 0
-        assert capsys.readouterr().out.splitlines()[1].endswith(",Ann B.,m-2,,,,,")
+        assert capsys.readouterr().out.splitlines()[1].endswith(",Ann B.,m-2,,,,,,0,")
         assert main(["report", str(runs), "--out", str(runs / "r.html"), "--no-figures"]) == 0
         assert "m-2" in (runs / "r.html").read_text()
         for arguments in ([], ["ann"]):

@@ -129,7 +129,8 @@ def test_the_columns_are_these() -> None:
         "device,processor,workload,baseline,rank,author,problem,solution,status,speedup,speedup_low,speedup_high,"
         "sol_fraction,results,passed,untimed,disqualified,unjudged,fast_0,fast_0.5,fast_0.8,fast_1,fast_1.5,fast_2,reason,"
         "precision,same_within,driver,display_name,model,kernelbench_rules,"
-        "backward_s,reference_backward_s,held_bytes,reference_held_bytes"
+        "backward_s,reference_backward_s,held_bytes,reference_held_bytes,"
+        "secret_shapes,specialisation_gap"
     )
     assert [name for name in report_csv.COLUMNS if name.startswith("fast_")] == [f"fast_{p:g}" for p in THRESHOLDS]
 

@@ -78,8 +78,9 @@ def test_without_costs_the_table_has_names_only() -> None:
 
 
 def test_a_page_has_every_workload_and_the_source() -> None:
-    shown = text_of(pages.page(PROBLEM, [KNOWN, UNKNOWN]))
+    shown = text_of(pages.page(PROBLEM, [KNOWN, UNKNOWN], "N: 2 to 32"))
     for part in (
+        "N: 2 to 32",
         "workload full",
         "as in the file",
         "12.0 kflop (declared)",

@@ -411,6 +411,7 @@ class TestRanks:
             "fast_0", "fast_0.5", "fast_0.8", "fast_1", "fast_1.5", "fast_2", "reason", "precision",
             "same_within", "driver", "display_name", "model", "kernelbench_rules",
             "backward_s", "reference_backward_s", "held_bytes", "reference_held_bytes",
+            "secret_shapes", "specialisation_gap",
         ]  # fmt: skip
 
     def test_no_records(self) -> None:

@@ -69,6 +69,7 @@ def load(source: str = SOLUTION, **changes: Any) -> dict[str, Any]:
         "seed": 1,
         "drawn": [],
         "dtype": None,
+        "keep": "nothing",
     }
     return request | changes
 
@@ -223,3 +224,45 @@ def test_a_result_stays_alive_while_the_process_holds_little_memory(
     result = torch.zeros(1)
     contestant._keep(result)
     assert (contestant._previous is result) is kept
+
+
+def attach_again(contestant: Contestant, arena: Arena) -> None:
+    """Attach other memory, with the same content."""
+    attach = {"type": "attach", "nbytes": arena.nbytes, "opening": OPENING, "own_allocations": False}
+    contestant.handle(attach, [os.dup(arena.fd)])
+
+
+@pytest.mark.parametrize(("keep", "constructed"), [("model", 1), ("module", 2)])
+def test_other_memory_is_attached_to_a_loaded_solution(
+    contestant: Contestant, arena: Arena, keep: str, constructed: int
+) -> None:
+    counted = SOLUTION.replace("import torch", "import torch\nMADE = []", 1)
+    counted = counted.replace("self.factor = factor", "self.factor = factor\n        MADE.append(factor)")
+    contestant.handle(load(counted), [])
+    contestant.handle({"type": "take_state"}, [])
+    module = contestant._module
+    attach_again(contestant, arena)
+    reply = Loaded.from_json(contestant.handle(load(source="never imported", keep=keep), []))
+    assert contestant._module is module
+    assert len(module.MADE) == constructed
+    # The model that stays has taken over the reference's values before; a new one has its own.
+    assert reply.differing == (() if keep == "model" else ("weight",))
+    BurstDone.from_json(contestant.handle(burst(), []))
+    assert arena.tensor(512, (3,), torch.float32).tolist() == ([4.0, 8.0, 12.0] if keep == "model" else [0.0] * 3)
+
+
+def test_a_model_that_stays_gets_its_initial_state_back(contestant: Contestant, arena: Arena) -> None:
+    source = SOLUTION.replace("return x", "self.weight.data.add_(1.0); return x")
+    contestant.handle(load(source), [])
+    contestant.handle(burst(), [])
+    attach_again(contestant, arena)
+    contestant.handle(load(source, keep="model"), [])
+    contestant.handle(burst(), [])
+    assert arena.tensor(512, (3,), torch.float32).tolist() == [2.0, 4.0, 6.0]
+
+
+def test_an_attachment_that_fails_after_loading_is_a_failed_call(contestant: Contestant, arena: Arena) -> None:
+    contestant.handle(load(), [])
+    with pytest.raises(contestant_main._Broke) as caught:
+        contestant.handle({"type": "attach", "nbytes": -1, "opening": OPENING, "own_allocations": False}, [-1])
+    assert caught.value.stage is Stage.CALL
