@@ -118,7 +118,7 @@ class Referee:
         )
         self._alongside = BackgroundChecks(self.context, auditor)
         self._own_shape_key = secrets.token_hex(32)
-        self._draws = ShapeDraws(config.shapes)
+        self._draws = ShapeDraws(config.shapes, Path(config.cache_dir) if config.cache_dir else None)
         self._sides: dict[str, SmallWorkloadCheck | None] = {}
         self._owed: dict[str, tuple[SmallWorkloadCheck, Outcome]] = {}
         self._settled: dict[str, Outcome] = {}

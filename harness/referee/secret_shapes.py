@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -72,10 +73,16 @@ class DrawnShapes:
 
 
 class ShapeDraws:
-    """Draws the secret shapes of a referee's tasks. Not thread-safe."""
+    """Draws the secret shapes of a referee's tasks. Not thread-safe.
 
-    def __init__(self, count: int) -> None:
+    Args:
+        count: Number of shapes.
+        cache_dir: Folder that keeps derived ranges, or None.
+    """
+
+    def __init__(self, count: int, cache_dir: Path | None = None) -> None:
         self._count = count
+        self._cache_dir = cache_dir
         self._key: object = None
         self._drawn = DrawnShapes(shapes=())
 
@@ -94,7 +101,7 @@ class ShapeDraws:
     def _draw(self, task: Task, key: str) -> DrawnShapes:
         secret = KeyedRandom(digest_text(key, task.problem.id), "shapes")
         try:
-            drawer = ShapeDrawer(task.problem, task.workload)
+            drawer = ShapeDrawer(task.problem, task.workload, self._cache_dir)
             shapes = tuple(drawer.draw(self._count, secret))
         except NoShapes as error:
             return DrawnShapes(shapes=(), why=one_line(str(error)))

@@ -7,15 +7,21 @@ if the reference keeps its operations. See guides/design/secret_shapes.md.
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from harness.core.problem import Problem, ShapeRules, SizeRange, Workload
+import torch
+
+from harness.core.atomic_file import replace_whole
+from harness.core.json_value import from_json, to_json
+from harness.core.problem import Problem, ShapeRules, SizeRange, Workload, digest_text
 from harness.referee.problem.derive import DatalessCall, Place, places_of, trace, with_value
 from harness.referee.problem.loader import ProblemError, load_reference
 
@@ -41,6 +47,9 @@ PROBES = 3
 
 TRIES = 24
 """Draws for one shape, before the problem counts as having no more of them."""
+
+FORMAT = 1
+"""Version of the derivation; part of the key of its results."""
 
 LIMIT_S = 60.0
 """Seconds after which no further ranges are derived."""
@@ -79,13 +88,14 @@ class ShapeDrawer:
     Args:
         problem: The problem.
         shown: The workload whose sizes everyone knows.
+        cache_dir: Folder that keeps derived ranges, which take seconds for large models; None keeps none.
 
     Raises:
         ProblemError: The problem does not run without data at the shown workload, and declares no shapes.
         NoShapes: It declares no ranges that apply to this workload, and none can be derived.
     """
 
-    def __init__(self, problem: Problem, shown: Workload) -> None:
+    def __init__(self, problem: Problem, shown: Workload, cache_dir: Path | None = None) -> None:
         self._problem = problem
         self._shown = shown
         self._base: DatalessCall | None = None
@@ -104,7 +114,7 @@ class ShapeDrawer:
         if problem.shapes.ranges:
             self.ranges = tuple(self._declared())
         elif self._base is not None:
-            self.ranges = tuple(self._derived(self._base))
+            self.ranges = self._kept(self._base, cache_dir)
         if not self.ranges:
             raise NoShapes(
                 "no size of it can change: write its sizes as names at the top level (batch_size = 16) and use these "
@@ -197,6 +207,20 @@ class ShapeDrawer:
                     f"{self._shown.name}, where it is {value}: widen the range in workloads.yaml"
                 )
             yield PlacedRange(places=((name, ()),), range=SizeRange(low=low, high=high, step=declared.step))
+
+    def _kept(self, base: DatalessCall, cache_dir: Path | None) -> tuple[PlacedRange, ...]:
+        """Return the derived ranges, from the cache if it has them."""
+        if cache_dir is None:
+            return tuple(self._derived(base))
+        sizes = json.dumps(dict(self._shown.sizes), sort_keys=True)
+        key = digest_text("size ranges", str(FORMAT), torch.__version__, self._problem.digest, sizes)
+        path = cache_dir / "size_ranges" / f"{key}.json"
+        with suppress(OSError, ValueError):
+            return from_json(json.loads(path.read_text(encoding="utf-8")), tuple[PlacedRange, ...])
+        found = tuple(self._derived(base))
+        with suppress(OSError):  # an unwritable folder costs the next run the same seconds
+            replace_whole(path, json.dumps(to_json(found)).encode())
+        return found
 
     def _derived(self, base: DatalessCall) -> Iterator[PlacedRange]:
         deadline = time.monotonic() + LIMIT_S

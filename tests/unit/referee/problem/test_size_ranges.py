@@ -202,3 +202,20 @@ def test_only_whole_numbers_have_ranges() -> None:
     )
     with pytest.raises(NoShapes, match=r"EPSILON is 0\.5, and only whole numbers have ranges"):
         ShapeDrawer(held, FULL)
+
+
+def test_derived_ranges_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = PRODUCT.replace("M = 4096", "SHAPE = [4096, 3]\nM = SHAPE[0]")
+    first = ShapeDrawer(problem(text), FULL, tmp_path).ranges
+    assert ("SHAPE", (0,)) in {place for each in first for place in each.places}
+
+    def again(*_: object) -> None:
+        pytest.fail("derived again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShapeDrawer, "_derived", again)
+        assert ShapeDrawer(problem(text), FULL, tmp_path).ranges == first
+    (path,) = (tmp_path / "size_ranges").iterdir()
+    path.write_text('[{"places": 3}]')
+    assert ShapeDrawer(problem(text), FULL, tmp_path).ranges == first, "a damaged file counts as none"
+    assert ShapeDrawer(problem(text), FULL, Path("/proc/none")).ranges == first, "nor does an unwritable folder matter"
