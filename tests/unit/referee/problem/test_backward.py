@@ -111,12 +111,16 @@ def test_a_model_calls_its_backward_and_another_form_of_its_forward_as_well() ->
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        (SOURCE.replace("torch.sin(x)", "torch.sin(x.detach())"), "backward by its inputs, but no output depends on a floating-point one"),
+        (
+            SOURCE.replace("torch.sin(x)", "torch.sin(x.detach())"),
+            "backward by its inputs, but no output depends on a floating-point one",
+        ),
         (
             SOURCE.replace("return {", "x.add_(1)\n        return {"),
             "the forward for its backward failed: RuntimeError",
         ),
     ],
+    ids=["detached", "in place"],
 )
 def test_a_forward_without_a_gradient_is_the_problems_fault(source: str, why: str) -> None:
     with pytest.raises(ProblemError, match=why):
