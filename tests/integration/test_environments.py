@@ -88,6 +88,15 @@ def test_a_prompt_shows_the_problem_and_never_its_solution(template, wanted):
     assert len(blocks) == (1 if template == "zero_shot" else 3)
 
 
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_prompt_asks_for_the_backward_where_the_problem_does(template):
+    catalog = load_problems(ROOT / "problems")
+    assert "The gradients of the inputs and parameters are results, too" in prompt(
+        catalog["backward/11"], template=template
+    )
+    assert "gradients" not in prompt(catalog["level1/19"], template=template)
+
+
 def test_an_unknown_gpu_is_refused():
     with pytest.raises(ConfigError, match="H100"):
         prompt(load_problems(ROOT / "problems").resolve("level1/19"), gpu="Voodoo 2")

@@ -120,6 +120,7 @@ def test_a_model_calls_its_backward_and_another_form_of_its_forward_as_well() ->
             "the forward for its backward failed: RuntimeError",
         ),
     ],
+    ids=["detached", "in place"],
 )
 def test_a_forward_without_a_gradient_is_the_problems_fault(source: str, why: str) -> None:
     with pytest.raises(ProblemError, match=why):

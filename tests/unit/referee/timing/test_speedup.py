@@ -589,3 +589,19 @@ def test_an_interval_ends_timing_from_the_fourth_round_on() -> None:
 def test_the_clock_is_named(device: DeviceKind, clock: str) -> None:
     held = judge_times(rounds(1e-3, 5e-4), device=device, known=KNOWN)
     assert held.timing["clock"] == clock
+
+
+def test_passes_are_medians_of_what_was_marked_and_impossible_claims_are_left_out() -> None:
+    made = rounds(1e-3, 2e-3)
+    assert made.passes() == {"forward_s": {}, "backward_s": {}}
+    for number, held in enumerate(made.held):
+        times = tuple(replace(time, forward_s=time.device_s / 4) for time in held.reference.times)
+        claims = tuple(
+            replace(claim, forward_s=(-1.0 if place == 0 else 9.0 if place == 1 else 0.5e-3))
+            for place, claim in enumerate(held.solution.claims)
+        )
+        reference, solution = replace(held.reference, times=times), replace(held.solution, claims=claims)
+        made.held[number] = replace(held, reference=reference, solution=solution)
+    passes = made.passes()
+    assert passes["forward_s"] == pytest.approx({"reference": 0.25e-3, "solution": 0.5e-3}, rel=1e-2)
+    assert passes["backward_s"] == pytest.approx({"reference": 0.75e-3, "solution": 1.5e-3}, rel=1e-2)
