@@ -93,7 +93,7 @@ class ShapeDraws:
             task: The task; its workload is the shown shape.
             key: Key from which the sizes follow; secret until the verdict.
         """
-        wanted = key, key_of(task.problem, task.workload)
+        wanted = key, key_of(task.problem, task.workload), task.problem.shapes
         if wanted != self._key:
             self._drawn, self._key = self._draw(task, key), wanted
         return self._drawn

@@ -105,7 +105,7 @@ _ROUNDING_FACTORS: Mapping[PrecisionClass, float] = {
 
 
 def rounding_factor(precision: PrecisionClass) -> float:
-    """Return the least ratio of a class's limits to the error of rounding inputs and weights to it."""
+    """Return the least ratio of a class's limits to the error of rounding to it."""
     return _ROUNDING_FACTORS.get(precision, ROUNDING_FACTOR)
 
 

@@ -82,7 +82,10 @@ def _floating(
 
 
 def _shared_exponent(top: float) -> Callable[[torch.Tensor, float], torch.Tensor]:
-    """Return the scale of MX: the largest magnitude's exponent, less that of the element's largest number."""
+    """Return the scale of MX.
+
+    Its exponent is the largest magnitude's, less that of the element's largest number.
+    """
     emax = math.floor(math.log2(top))
     return lambda blocks, _: _power(_largest(blocks)) * 2.0**-emax
 

@@ -1,4 +1,4 @@
-"""Record the values that a reference's index outputs point to, and those it rounds.
+"""Record what a reference's index outputs point to, and what it rounds.
 
 Trusted side. Ties and near-ties make several indices right, so an index is judged by the value that it points to
 (guides/design/tolerances.md, "Indices"). An index output that was changed after the choosing operator is compared
@@ -127,7 +127,7 @@ class IndexChoice:
 
 
 class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, records what each choosing operator chose from, and what was rounded.
+    """While active, records what operators chose from, and what was rounded.
 
     It keeps these tensors until it is freed.
     """

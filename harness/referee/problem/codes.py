@@ -56,7 +56,7 @@ class CodeChoice:
         return values.clamp(-self._top, self._top) if self.index.is_floating_point() else values
 
     def pointed(self, codes: torch.Tensor) -> torch.Tensor:
-        """Return each code's value, moved towards the value before rounding by up to half a step.
+        """Return codes' values, moved by up to half a step to those before rounding.
 
         Args:
             codes: Codes in the shape and type of `index`, on any device.
@@ -116,7 +116,7 @@ class Codes:
             self._add(given if out.dtype in _FLOATS else self._before(given) if out.dtype in _WHOLE else None, out)
 
     def _add(self, values: torch.Tensor | None, codes: torch.Tensor) -> None:
-        """Record codes and the values that they were rounded from, with the strides of the codes."""
+        """Record codes, and the values before with the strides of the codes."""
         if values is None:
             return
         if values.stride() != codes.stride() or values.is_inference():
@@ -129,7 +129,10 @@ class Codes:
         return next((values for rounded, values in self._rounded if rounded is whole), None)
 
     def _viewed(self, codes: torch.Tensor) -> torch.Tensor | None:
-        """Return the values of these codes, which may be a view; None if they were written to since."""
+        """Return the values of these codes, which may be a view.
+
+        None if they were written to since.
+        """
         for choice, written in reversed(self._found):
             index, values = choice.index, choice.values
             if codes.untyped_storage().data_ptr() != index.untyped_storage().data_ptr() or codes.dtype != index.dtype:
@@ -141,7 +144,9 @@ class Codes:
         return None
 
     def of(self, leaf: torch.Tensor) -> CodeChoice | None:
-        """Return the record of an output: the result of a rounding operator, or a view or a copy of it.
+        """Return the record of an output.
+
+        It is the result of a rounding operator, or a view or a copy of it.
 
         There is none if it or the values before were written to since.
         """

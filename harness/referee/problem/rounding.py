@@ -140,9 +140,9 @@ def _whole(units: torch.Tensor, way: Rounding, generator: torch.Generator) -> to
 def _round_blocks(
     tensor: torch.Tensor, result: torch.Tensor, form: BlockFormat, way: Rounding, generator: torch.Generator
 ) -> None:
-    """Round to a format with a scale for each block; unlike above, small values of a block become zero.
+    """Round to a format with a scale for each block.
 
-    Blocks with a value that is not finite stay unchanged.
+    Small values of a block become zero. Blocks with a value that is not finite stay unchanged.
     """
     last = tensor.shape[-1] if tensor.dim() else 1
     rows, into = tensor.reshape(-1, last), result.view(-1, last)

@@ -212,7 +212,7 @@ class ShapeDrawer:
         """Return the derived ranges, from the cache if it has them."""
         if cache_dir is None:
             return tuple(self._derived(base))
-        sizes = json.dumps(dict(self._shown.sizes), sort_keys=True)
+        sizes = json.dumps([to_json(self._problem.shapes), dict(self._shown.sizes)], sort_keys=True)
         key = digest_text("size ranges", str(FORMAT), torch.__version__, self._problem.digest, sizes)
         path = cache_dir / "size_ranges" / f"{key}.json"
         with suppress(OSError, ValueError):

@@ -258,7 +258,7 @@ def _few(distinct: float, tensor: torch.Tensor) -> bool:
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy in float32 of a tensor of eight bits, for which torch has no arithmetic."""
+    """Return an 8-bit tensor in float32, as torch has no arithmetic for it."""
     return tensor.float() if tensor.dtype in _EIGHT_BITS else tensor
 
 

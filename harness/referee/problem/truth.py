@@ -116,7 +116,7 @@ class Answer:
         return {number: choice.kind for number, choice in self.choices.items()}
 
     def pointed(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Replace indices by the values of this truth that they point to, and codes by their values.
+        """Replace indices by the truth's values that they point to, codes by values.
 
         Args:
             outputs: Outputs in the order of `leaves`, and any others behind them.

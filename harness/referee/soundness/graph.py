@@ -208,7 +208,10 @@ def _of_node(
 
 
 def _to_float8(node: torch.fx.Node) -> bool:
-    """Return whether a node converts to float8, which saturates by itself in some versions of torch."""
+    """Return whether a node converts to float8.
+
+    That saturates by itself in some versions of torch.
+    """
     return node.target == "to" and any(arg in (torch.float8_e4m3fn, torch.float8_e5m2) for arg in node.args)
 
 

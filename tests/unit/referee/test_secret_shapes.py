@@ -214,16 +214,15 @@ def test_the_end_of_the_process_ends_the_shapes(referee: Referee, tmp_path: Path
 def test_the_contestant_learns_no_size_before_its_inputs(
     referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = replace(
-        SOFTMAX,
-        shapes=ShapeRules(ranges={"ROWS": SizeRange(low=51, high=73), "COLUMNS": SizeRange(low=93, high=181, step=2)}),
-    )
+    rules = ShapeRules(ranges={"ROWS": SizeRange(low=11, high=29), "COLUMNS": SizeRange(low=93, high=113, step=2)})
+    held = replace(SOFTMAX, shapes=rules, digest="0" * 64)
     sent: list[dict[str, Any]] = []
     send = Channel.send
 
     def recorded(self: Channel, message: Any, *rest: Any, **more: Any) -> None:
         if message.get("type") in ("open", "attach", "load", "burst", "take_state", "take_census"):
-            sent.append(message)
+            calls = [{**call, "late": []} for call in message.get("calls", ())]  # places and values of withheld words
+            sent.append({**message, "calls": calls})
         send(self, message, *rest, **more)
 
     monkeypatch.setattr(Channel, "send", recorded)
