@@ -9,7 +9,6 @@ See guides/design/relaunching.md.
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 import time
@@ -91,8 +90,8 @@ class RelaunchedTimes:
         return 1.0 + beyond_s / claimed_s if beyond_s > max(SLACK * claimed_s, SLACK_S) else 1.0
 
     def hidden_s(self, claimed_s: float) -> float:
-        """Return the largest lie that would not have counted, in seconds a call."""
-        return math.inf if self.lack else max(SLACK * claimed_s, SLACK_S, claimed_s - self._typical_s())
+        """Return the largest lie that would not have counted, in seconds a call, if there are times."""
+        return max(SLACK * claimed_s, SLACK_S, claimed_s - self._typical_s())
 
     def to_json(self, claimed_s: float) -> dict[str, Any]:
         """Return the fields of a record's `timing.relaunched`."""

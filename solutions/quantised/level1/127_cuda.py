@@ -11,7 +11,7 @@ CUDA = r"""
 #include <cuda_runtime.h>
 #include <torch/extension.h>
 
-#define SCALED(v, unit) ((v) / (unit))
+#define SCALED(v, unit) ((v) / (unit) + 0.0f)  // -0 has the code of 0
 
 __global__ void quantise(const __half* x, const float* tensor_scale, unsigned char* packed, __nv_fp8_e4m3* scales, long blocks) {
     const long block = (long)blockIdx.x * blockDim.x + threadIdx.x;
