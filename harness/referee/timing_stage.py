@@ -250,7 +250,9 @@ class TimingStage:
         timing["relaunched"] = relaunched.to_json(claimed_s)
         if not relaunched.lack:
             hidden_s = timing["hidden_per_call_s"]
-            timing["hidden_per_call_s"] = min(relaunched.hidden_s(claimed_s), math.inf if hidden_s is None else hidden_s)
+            timing["hidden_per_call_s"] = min(
+                relaunched.hidden_s(claimed_s), math.inf if hidden_s is None else hidden_s
+            )
         label = NOT_RELAUNCHED if relaunched.lack else SLOWER_RELAUNCHED if factor > 1.0 else None
         labels = outcome.labels if label is None else (*outcome.labels, label)
         return replace(outcome, timing=timing, labels=labels)

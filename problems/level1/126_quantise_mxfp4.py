@@ -23,8 +23,7 @@ class Model(nn.Module):
         blocked = x.unflatten(1, (-1, block_size))
         _, exponent = torch.frexp(blocked.abs().amax(dim=2, keepdim=True))
         shared = exponent - 1 - 2
-        powers = torch.tensor([2.0**k for k in range(-126, 127)], dtype=x.dtype, device=x.device)  # exact on each device
-        scaled = (blocked * powers[126 - shared]).flatten(1)
+        scaled = torch.ldexp(blocked, -shared).flatten(1)
         size = scaled.abs()
         low = (size > 0.25).int() + (size >= 0.75).int() + (size > 1.25).int() + (size >= 1.75).int()
         code = low + (size > 2.5).int() + (size >= 3.5).int() + (size > 5).int() + 8 * (scaled < 0).int()

@@ -90,7 +90,7 @@ class RelaunchedTimes:
         return 1.0 + beyond_s / claimed_s if beyond_s > max(SLACK * claimed_s, SLACK_S) else 1.0
 
     def hidden_s(self, claimed_s: float) -> float:
-        """Return the largest lie that would not have counted, in seconds a call, if there are times."""
+        """Return the largest lie that would not have counted, in seconds a call."""
         return max(SLACK * claimed_s, SLACK_S, claimed_s - self._typical_s())
 
     def to_json(self, claimed_s: float) -> dict[str, Any]:
@@ -195,8 +195,6 @@ class Relaunching:
     def _record(self) -> str:
         """Return why there is no recording, or an empty text."""
         workspace, contestant = self._workspace, self._client.contestant
-        if workspace.traits.updates_state:
-            return "calls update the model's state"
         call = (PlannedCall(index=0, mode=CallMode.COLD),)
         self._draw(call, {})
         request = RecordLaunches(burst=self._client.request(calls_of(workspace, call)))

@@ -93,6 +93,8 @@ class LaunchPlayer:
         self._events: dict[object, ctypes.c_void_p] = {}
         self._tree = TreeSpec.from_json(held["tree"])
         self._leaves = held["leaves"]
+        self.state = {name: tuple(self._output((), *place) for place in pair) for name, pair in held["state"].items()}
+        """Present and initial tensor of the recorded process's state."""
         steps = joined(held["steps"], [bool(flags & _NON_BLOCKING) for flags in held["streams"]])
         self._steps: list[Callable[[], int]] = [self._step(step) for step in steps]
         torch.cuda.synchronize()

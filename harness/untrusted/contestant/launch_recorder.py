@@ -12,7 +12,7 @@ import bisect
 import ctypes
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,12 +129,18 @@ class LaunchRecorder:
         finally:
             self._cupti.ask("cuptiEnableDomain", 0, self._subscriber, _DRIVER)
 
-    def recording(self, arena: tuple[int, int], inputs: Sequence[tuple[int, Region]]) -> Recording:
+    def recording(
+        self,
+        arena: tuple[int, int],
+        inputs: Sequence[tuple[int, Region]],
+        state: Mapping[str, tuple[torch.Tensor, torch.Tensor]],
+    ) -> Recording:
         """Return the recorded call.
 
         Args:
             arena: Address and bytes of the shared memory in this process.
             inputs: Address and place of each input of the call.
+            state: Present and initial tensor of the state that a call restores before and copies out afterwards.
 
         Raises:
             NotRecorded: Another process can't launch it.
@@ -147,9 +153,9 @@ class LaunchRecorder:
         memory = _Memory(self._driver, arena)
         for word in _addresses(steps):
             memory.include(word)
-        for leaf in leaves:
+        for leaf in (*leaves, *(tensor for pair in state.values() for tensor in pair)):
             if leaf.device.type != "cuda" or leaf.layout is not torch.strided or leaf.is_conj() or leaf.is_neg():
-                raise NotRecorded("an output is no plain tensor of the GPU")
+                raise NotRecorded("an output or the state is no plain tensor of the GPU")
             memory.include(leaf.data_ptr())
         images = [
             held for held in self._images if any(_has_kernel(held, each.symbol) for each in self._kernels.values())
@@ -173,10 +179,8 @@ class LaunchRecorder:
             ],
             "steps": steps,
             "tree": tree.to_json(),
-            "leaves": [
-                [leaf.data_ptr(), list(leaf.shape), list(leaf.stride()), str(leaf.dtype).removeprefix("torch.")]
-                for leaf in leaves
-            ],
+            "leaves": [_described(leaf) for leaf in leaves],
+            "state": {name: [_described(tensor) for tensor in pair] for name, pair in state.items()},
         }
         # Memory that the call allocates may be freed by now; what it held before the call's launches does not matter.
         scratch = sorted((held for held in self._scratch if memory.lacks(held[0])), key=lambda held: -held[1])
@@ -404,6 +408,12 @@ def _addresses(steps: Sequence[Sequence[Any]]) -> Iterator[int]:
             if 2**16 < word < 2**56 and word not in seen:
                 seen.add(word)
                 yield word
+
+
+def _described(tensor: torch.Tensor) -> list[Any]:
+    """Return address, shape, strides and dtype."""
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    return [tensor.data_ptr(), shape, strides, str(tensor.dtype).removeprefix("torch.")]
 
 
 def _base_name(call: DriverCall) -> str:

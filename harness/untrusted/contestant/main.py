@@ -223,7 +223,7 @@ class Contestant:
                 self._state.restore()
             else:
                 self._construct(message)
-            if (wanted := message["gradients"]) is not None:
+            if (wanted := message.get("gradients")) is not None:
                 self._gradients = Gradients.from_json(wanted)
             state = {name: self._tensor(Region.from_json(slot)) for name, slot in message["state"].items()}
             differing, unmatched = self._state.match(state, message["drawn"])
@@ -416,7 +416,10 @@ class Contestant:
             self._call(call, TreeSpec.from_json(burst.input_tree), burst, late, recorder.around)
             arena = (self._arena.tensor(0, (1,), torch.uint8).data_ptr(), self._arena.nbytes)
             inputs = [(self._tensor(slot).data_ptr(), slot) for slot in call.inputs]
-            self._recording = recorder.recording(arena, inputs)
+            state = self._state.present_and_initial(burst.state_names)
+            if len(state) < len(burst.state_names):
+                raise NotRecorded("the model lacks some of the reference's state")
+            self._recording = recorder.recording(arena, inputs, state)
         except NotRecorded as lack:
             return Recorded(memory_bytes=0, plan_bytes=0, lack=str(lack)[:MAX_NAME])
         except BaseException as error:
@@ -447,6 +450,7 @@ class Contestant:
                 plan = held.read(message["plan_bytes"])
             places = [arena.tensor(0, (1,), torch.uint8).data_ptr() for arena in (memory, self._arena)]
             self._model = LaunchPlayer(plan, *places)
+            self._state = HeldState.of(self._model.state)
         except BaseException as error:
             raise _Broke(Stage.IMPORT) from error
         return Ready()

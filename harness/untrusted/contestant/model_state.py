@@ -82,6 +82,24 @@ class HeldState:
         differing = [name for name, held in self._places.items() if not _same(held, wanted[name])]
         return differing, [name for name in wanted if name not in self._places]
 
+    @classmethod
+    def of(cls, tensors: Mapping[str, tuple[torch.Tensor, torch.Tensor]]) -> HeldState:
+        """Make a state without a model: present and initial tensor of each name."""
+        state = cls()
+        state._said = {name: held for name, (held, _) in tensors.items()}
+        state._initial = {name: initial for name, (_, initial) in tensors.items()}
+        state._own_names = {name: name for name in tensors}
+        return state
+
+    def present_and_initial(self, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+        """Return the present and the initial tensor of these names, where there are both."""
+        own = self._own() if names else {}
+        return {
+            name: (own[self._own_names[name]], self._initial[name])
+            for name in names
+            if name in self._initial and self._own_names.get(name) in own
+        }
+
     def take_over(self) -> list[str]:
         """Copy the wanted values to their places; return the names of those that differed."""
         copied = []

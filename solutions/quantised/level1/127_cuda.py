@@ -11,7 +11,7 @@ CUDA = r"""
 #include <cuda_runtime.h>
 #include <torch/extension.h>
 
-#define SCALED(v, unit) ((v) / (unit) + 0.0f)  // -0 has the code of 0
+#define SCALED(v, unit) ((v) / (unit))
 
 __global__ void quantise(const __half* x, const float* tensor_scale, unsigned char* packed, __nv_fp8_e4m3* scales, long blocks) {
     const long block = (long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -22,7 +22,8 @@ __global__ void quantise(const __half* x, const float* tensor_scale, unsigned ch
     const __nv_fp8_e4m3 scale(largest / 6.0f / *tensor_scale);
     const float unit = float(scale) * *tensor_scale;
     for (int i = 0; i < 16; i += 2) {
-        const float2 two = make_float2(SCALED(__half2float(values[i]), unit), SCALED(__half2float(values[i + 1]), unit));
+        float2 two = make_float2(SCALED(__half2float(values[i]), unit), SCALED(__half2float(values[i + 1]), unit));
+        two.x += 0.0f, two.y += 0.0f;  // -0 becomes 0, whose code has no sign
         packed[block * 8 + i / 2] = __nv_cvt_float2_to_fp4x2(two, __NV_E2M1, cudaRoundNearest);
     }
     scales[block] = scale;
