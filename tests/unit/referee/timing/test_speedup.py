@@ -605,3 +605,12 @@ def test_passes_are_medians_of_what_was_marked_and_impossible_claims_are_left_ou
     passes = made.passes()
     assert passes["forward_s"] == pytest.approx({"reference": 0.25e-3, "solution": 0.5e-3}, rel=1e-2)
     assert passes["backward_s"] == pytest.approx({"reference": 0.75e-3, "solution": 1.5e-3}, rel=1e-2)
+
+
+def test_work_that_takes_longer_elsewhere_scales_the_times() -> None:
+    held = rounds(10e-6, 8e-6)
+    found = judge_times(held, device=DeviceKind.CUDA, known=KNOWN, factor=1.25)
+    assert found.speedup == pytest.approx(1.0, rel=1e-3)
+    assert "1.25 times as long if another process launches it" in found.reason
+    claimed = found.timing["solution"]["claimed_samples_s"]
+    assert max(map(max, claimed)) == pytest.approx(8e-6, rel=0.05)
