@@ -37,7 +37,7 @@ def lacking_in(log: str, source: str = "#include <cub/cub.cuh>\n") -> list[Missi
         ("cuda/annotated_ptr", "libcu++"),
         ("nvToolsExt.h", "NVTX"),
         ("nvtx3/nvtx3.hpp", "NVTX"),
-        ("cuda_fp4.h", "this CUDA header"),
+        ("cuda_fp6.h", "this CUDA header"),
         ("ATen/cuda/CUDABlas.h", "this torch header"),
         ("torch/csrc/cuda/Stream.h", "this torch header"),
     ],
