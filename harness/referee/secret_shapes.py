@@ -348,6 +348,9 @@ def scored(
 ) -> tuple[SpeedupEstimate, SpeedupEstimate, dict[str, Any]]:
     """Compute the score of a solution that is right and timed at all shapes.
 
+    Only calls at the shown shape are relaunched. If their work takes longer than claimed, the times at the other shapes
+    count as that much longer, too.
+
     Args:
         shown: Timing at the shown shape.
         verdicts: Verdicts at the secret shapes, each with a timing.
@@ -357,7 +360,8 @@ def scored(
         consists of.
     """
     weights = [verdict.shape.weight for verdict in verdicts]
-    estimates = [estimate for verdict in verdicts if (estimate := verdict.estimate) is not None]
+    factor = (shown.get("relaunched") or {}).get("factor", 1.0)
+    estimates = [slowed(estimate, factor) for verdict in verdicts if (estimate := verdict.estimate) is not None]
     score = geometric_mean(estimates, weights)
     gap = quotient(estimate_of(shown), score)
     over = interval_of_logs([math.log(each.speedup) for each in estimates])
@@ -377,6 +381,12 @@ def scored(
         mean = math.fsum(w * weight for w, weight in zip(widths, weights, strict=True)) / math.fsum(weights)
         timing["noise_floor"] = {**floor, "log_width": mean, "shown_log_width": floor["log_width"]}
     return score, gap, timing
+
+
+def slowed(estimate: SpeedupEstimate, factor: float) -> SpeedupEstimate:
+    """Return the speedup of a solution whose calls take `factor` times as long."""
+    low, high = (None if end is None else end / factor for end in (estimate.low, estimate.high))
+    return replace(estimate, speedup=estimate.speedup / factor, low=low, high=high)
 
 
 def kept(latest: Workspace, coming: Workspace) -> Keep:

@@ -243,7 +243,8 @@ class TimingStage:
             slower = rounds.judge(known=self._known, factor=factor)
             again = self._outcome(rounds, slower)
             measured = {"graph_s": timing["solution"].get("graph_s")} if "back_to_back" in timing else {}
-            kept = {name: value for name, value in timing.items() if name in ("back_to_back", "peak_memory_bytes")}
+            of_process = ("back_to_back", "calibrated_again", "peak_memory_bytes")
+            kept = {name: timing[name] for name in of_process if name in timing}
             timing = {**(again.timing or {}), **kept}
             timing["solution"] = {**timing["solution"], **measured}
             outcome = replace(outcome, reason=again.reason, speedup=again.speedup)

@@ -24,7 +24,6 @@ from harness.protocol.tensor_tree import TreeSpec, flatten_any, unflatten
 from harness.untrusted.contestant.cuda_structures import (
     MAX_DYNAMIC_SHARED,
     NON_PORTABLE_CLUSTER,
-    CudaError,
     DriverLibrary,
     LaunchAttribute,
     LaunchConfig,
@@ -279,6 +278,3 @@ def _nbytes(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torc
     if strides is None:
         return int(torch.Size(shape).numel()) * dtype.itemsize
     return extent(shape, strides) * dtype.itemsize
-
-
-__all__ = ["CudaError", "LaunchPlayer", "joined"]

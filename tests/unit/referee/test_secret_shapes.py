@@ -314,6 +314,12 @@ def test_the_score_is_the_geometric_mean_with_its_interval() -> None:
     assert held["noise_floor"] == {"log_width": 0.005, "shown_log_width": 0.005}
 
 
+def test_what_relaunched_work_takes_longer_counts_at_secret_shapes_too() -> None:
+    score, _, held = scored({**timing(2.0), "relaunched": {"factor": 1.25}}, [verdict(2.5), verdict(2.5)])
+    assert score.speedup == pytest.approx(2.0)
+    assert [each["speedup"] for each in held["shapes"]["speedups"]] == pytest.approx([2.0, 2.0])
+
+
 def test_calls_weigh_the_score() -> None:
     score, _, held = scored(timing(1.0), [verdict(1.0, 3.0), verdict(16.0, 1.0)])
     assert score.speedup == pytest.approx(2.0)
