@@ -259,14 +259,15 @@ def descendants(root: int) -> list[int]:
 
 
 def processor_s(root: int) -> float:
-    """Return the processor time in seconds of `root` and of all processes below it.
+    """Return the processor time in seconds of all processes below `root`.
 
-    Includes processes that have ended.
+    Includes processes that have ended, but not `root`: a supervisor that looks at a sleeping process works too.
     """
     ticks = 0
     for pid in (root, *descendants(root)):
         with suppress(OSError, ValueError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))  # utime, stime, cutime, cstime
+            own_and_ended = file.read().rpartition(")")[2].split()[11:15]  # utime, stime, cutime, cstime
+            ticks += sum(map(int, own_and_ended[2:] if pid == root else own_and_ended))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -107,3 +109,13 @@ def test_a_machine_without_free_processors_is_told_apart(
         one.channel.send({"seconds": FOR_EVER_S})
         with pytest.raises(ProcessorsShort, match="it ran for"):
             one.receive(1.5)
+
+
+def test_what_a_supervisor_does_is_no_work_of_the_process_below_it() -> None:
+    """Else looking after a process that sleeps would look like a process short of processors, on a busy machine."""
+    before_s, end_s = limits.processor_s(os.getpid()), time.process_time() + 0.1
+    while time.process_time() < end_s:
+        pass
+    assert limits.processor_s(os.getpid()) == before_s
+    subprocess.run([sys.executable, "-c", "while __import__('time').process_time() < 0.1: pass"], check=True)
+    assert limits.processor_s(os.getpid()) >= before_s + 0.1
