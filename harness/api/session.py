@@ -45,6 +45,7 @@ from harness.core.preparing import Preparing
 from harness.core.problem import Problem, Workload
 from harness.referee.small_sizes import UNDERIVED
 from harness.results.reader import new_run_id
+from harness.runner.cascade import open_cascade
 from harness.runner.events import BuildFinished, Event, Noted
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.plan import PlannedSolution
@@ -78,6 +79,7 @@ class HarnessSettings(TypedDict, total=False):
     shapes: int | None
     device_policy: DevicePolicy | None
     sandbox: SandboxMode | None
+    cascade: bool | None
     audit: AuditMode | None
     checked: bool | None
     syntax: Syntax | None
@@ -133,6 +135,8 @@ class Harness:
             time. None means "strict".
         sandbox: "auto" (as much isolation as this machine allows), "strict" (full isolation or an error) or "off". None
             means "auto".
+        cascade: Whether the CPU judges each solution first, at small sizes: what fails there for certain takes no time
+            of the GPU, and what passes there is not audited again. None means no.
         audit: Runs under compute-sanitizer: "always", "never" or "auto" (if it is installed). None means "auto".
         checked: Whether the host device checks for data races and accesses out of bounds. None means yes.
         syntax: Compiler that decides on the host device whether CUDA sources are valid: "host" (its own) or "nvcc"
@@ -408,11 +412,14 @@ class Harness:
                 with ExitStack() as undo:
                     keeper = RunKeeper(self._results, self._config, self._environment)
                     undo.callback(keeper.close)
-                    executor = LocalExecutor(
-                        self._config, self._environment, keeper.folder, tell=functools.partial(_tell, self._on_event)
-                    )
-                    undo.callback(executor.close)
-                    runner = Runner(executor, self._config, self._environment, keeper.deliver)
+
+                    def opened(settings: RunConfig, logs: Path) -> LocalExecutor:
+                        tell = functools.partial(_tell, self._on_event)
+                        return undo.enter_context(LocalExecutor(settings, self._environment, logs, tell=tell))
+
+                    executor = opened(self._config, keeper.folder)
+                    cascade = open_cascade(self._config, self._environment, keeper.folder, opened)
+                    runner = Runner(executor, self._config, self._environment, keeper.deliver, cascade=cascade)
                     undo.pop_all()
                 # No call at exit: the end of this process ends the others too.
                 self._ender = weakref.finalize(self, _end_aside, runner, keeper, self._process)

@@ -199,7 +199,7 @@ def evaluate(
     *("paths", "problem", "author", "pattern", "status", "last_failed", "stop_at_failure"),
     *("device", "workload", "out", "run_id", "resume", "problems", "config", "jobs"),
     *("rules", "inputs", "dtype"),
-    *("seeds", "shapes", "precision", "device_policy", "sandbox", "audit", "baselines", "checked", "syntax"),
+    *("seeds", "shapes", "precision", "device_policy", "sandbox", "cascade", "audit", "baselines", "checked", "syntax"),
     *("allow_degenerate", "policy"),
     *("compile_timeout_s", "load_timeout_s", "call_timeout_s", "solution_timeout_s", "min_samples", "budget_s"),
     *("memory_limit_bytes", "gpu_memory_bytes", "workers", "executor", "ray_address", "accelerator_type", "server"),

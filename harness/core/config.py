@@ -261,6 +261,12 @@ class RunConfig:
         "auto",
         "auto: as much isolation as this machine allows; strict: full isolation or an error; off: none.  [auto]",
     )
+    cascade: bool = setting(
+        parse_flag,
+        False,
+        "Judge each solution on the CPU first, at small sizes: what fails there for certain takes no time of the GPU, "
+        "and what passes there is not audited again.",
+    )
     audit: AuditMode = choice(
         get_args(AuditMode),
         "auto",
@@ -526,6 +532,11 @@ def resolve(
         raise ConfigError(
             f"`gpu_memory_bytes` (--gpu-memory) limits a GPU's memory, but the device is host ({why}): omit it, or use "
             "`memory_limit_bytes` (--memory-limit) for a solution's host memory"
+        )
+    if values["cascade"] and values["device"] is DeviceKind.HOST:
+        why = "no usable GPU on this machine" if asked == "auto" else "as configured"
+        raise ConfigError(
+            f"`cascade` (--cascade) judges on the CPU before the GPU, but the device is host ({why}): omit it"
         )
     if values["shapes"] and values["baselines"][0] is not Baseline.EAGER:
         raise ConfigError(

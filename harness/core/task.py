@@ -89,6 +89,7 @@ class Task(JsonObject):
         parts: Parts of compiled files that are the solution's own text.
         kernels: Names of the solution's own kernels.
         input_key: Key of the inputs, of an evaluation that is repeated; None draws one.
+        checked_on_host: Whether the host device has checked its kernels at the small workload: no audit is needed.
         shape_key: Key of the secret shapes: 64 hex digits, the same for all solutions of one run; None draws one.
     """
 
@@ -103,6 +104,7 @@ class Task(JsonObject):
     small: Workload | None = None
     parts: tuple[SourcePart, ...] = ()
     kernels: tuple[str, ...] = ()
+    checked_on_host: bool = False
     input_key: str | None = None
     shape_key: str | None = None
 

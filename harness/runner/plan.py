@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from harness.catalog import CatalogError, RejectedFile, find_solutions, load_problems
 from harness.catalog.problems import WORKLOADS_FILE
@@ -35,6 +35,7 @@ class PlannedSolution:
         workload: The problem's sizes.
         input_key: Key of the inputs, of an evaluation that is repeated; None draws one.
         shape_key: Key of the secret shapes; None means that of the solutions submitted together.
+        on_host: What the CPU found first, in a cascade.
     """
 
     solution: Solution
@@ -42,6 +43,7 @@ class PlannedSolution:
     workload: Workload
     input_key: str | None = None
     shape_key: str | None = None
+    on_host: Mapping[str, Any] | None = None
 
     @property
     def failure(self) -> Failure | None:

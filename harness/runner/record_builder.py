@@ -112,6 +112,7 @@ def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Ta
         log_path=log_path.with_name(log_path.name + ".run"),
         timed=config.device is DeviceKind.CUDA,
         small=job.problem.workloads.get(SMALL),
+        checked_on_host=config.audit == "auto" and (job.on_host or {}).get("status") == Status.passed,
         input_key=job.input_key,
         shape_key=job.shape_key,
     )
@@ -222,6 +223,7 @@ def record_of(
     # Results at two precision classes must never be ranked together, and the workload's name does not show the class.
     override = {"precision_override": config.conditions} if config.conditions is not None else {}
     small = job.problem.workloads.get(SMALL)
+    cascade = {"cascade": dict(job.on_host)} if job.on_host is not None else {}
     shapes = {SECRET_SHAPES: config.shapes} if config.shapes else {}
     derived = {DERIVED_SIZES: dict(small.sizes)} if small is not None and small.derived else {}
     return Record(
@@ -235,7 +237,7 @@ def record_of(
         reason=one_line(outcome.reason),
         labels=outcome.labels,
         speedup=outcome.speedup,
-        evidence={**outcome.evidence, **override, **shapes, **derived},
+        evidence={**outcome.evidence, **override, **shapes, **derived, **cascade},
         timing=outcome.timing,
         build=built.to_json() if built is not None else None,
         environment=dict(environment),

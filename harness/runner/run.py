@@ -145,13 +145,24 @@ def evaluate_run(
             with ExitStack() as stack:
                 try:
                     if runner is None:
+                        from harness.runner.cascade import open_cascade
                         from harness.runner.runner import Runner  # here: a run on a server does not need it
 
                         logs = store.folder / "logs"
                         used = executor or stack.enter_context(
                             open_executor(config, environment, logs, ahead, run.tell)
                         )
-                        own = Runner(used, config, environment, lambda work, event: event, once=True)
+                        first_on_cpu = open_cascade(
+                            config,
+                            environment,
+                            logs,
+                            lambda settings, folder: stack.enter_context(
+                                open_executor(settings, environment, folder, None, run.tell)
+                            ),
+                        )
+                        own = Runner(
+                            used, config, environment, lambda work, event: event, once=True, cascade=first_on_cpu
+                        )
                         runner = stack.enter_context(closing(own))
                 except BaseException:
                     if not resumed:  # so that the same call works again after the error is fixed

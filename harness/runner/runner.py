@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
@@ -38,6 +38,9 @@ from harness.runner.record_builder import (
     with_small_sizes,
 )
 from harness.runner.scheduler import BuiltSolution, ForeseenSolution, Schedule, dealt
+
+if TYPE_CHECKING:
+    from harness.runner.cascade import Cascade
 
 T = TypeVar("T")
 Notify = Callable[[Event], None]
@@ -84,6 +87,7 @@ class Runner(Generic[T]):
         deliver: Turns a solution and its `SolutionFinished` into the result of the future, on a thread of the runner.
         once: Whether the first `submit` brings all solutions: its threads end with them, and slots change problems as
             rarely as possible.
+        cascade: Judges each solution before its build; `close` and `end` close it, too.
     """
 
     def __init__(
@@ -94,9 +98,10 @@ class Runner(Generic[T]):
         deliver: Callable[[PendingSolution, SolutionFinished], T],
         *,
         once: bool = False,
+        cascade: Cascade | None = None,
     ) -> None:
         self._executor, self._config, self._environment = executor, config, environment
-        self._deliver, self._once = deliver, once
+        self._deliver, self._once, self._cascade = deliver, once, cascade
         self._slots = list(executor.slots)
         self._signatures = Signatures(config.cache_dir, config.cache_limit_bytes)
         self._small_sizes = SmallSizes(config.cache_dir, config.cache_limit_bytes)
@@ -180,6 +185,8 @@ class Runner(Generic[T]):
         """
         self._signatures.close()
         self._small_sizes.close()
+        if self._cascade is not None:
+            self._cascade.close()
         self._fail_all(ExecutorError("the harness was closed before this solution was evaluated"), cancel=True)
 
     def end(self) -> None:
@@ -188,6 +195,8 @@ class Runner(Generic[T]):
         May be called again, also after an interrupted call. Does not wait for the calling thread (in a callback).
         """
         self.close()
+        if self._cascade is not None:
+            self._cascade.end()
         self._executor.close()
         for thread in self._threads:
             if thread is not threading.current_thread():
@@ -221,6 +230,9 @@ class Runner(Generic[T]):
         if unbuilt is None:
             job = work.job = with_small_sizes(job, self._small_sizes)
             unbuilt = record_unbuilt(self._executor, job, self._config, self._where())
+        if unbuilt is None and self._cascade is not None:
+            unbuilt = self._cascade.convicts(work, self._where(), partial(self._notify, work=work))
+            job = work.job
         if unbuilt is not None:
             self._finish(work, unbuilt)
             return None

@@ -123,8 +123,8 @@ def builds_later(task: Task) -> bool:
 
 
 def auditable(task: Task) -> bool:
-    """Whether a solution has, or may have, kernels of its own."""
-    return bool(task.parts) or builds_later(task)
+    """Whether a solution may have kernels of its own that nobody has checked."""
+    return not task.checked_on_host and (bool(task.parts) or builds_later(task))
 
 
 def whole_as_small(task: Task, set_bytes: int) -> Workload | None:

@@ -13,12 +13,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig
 from harness.core.environment import MachineError, collect, cuda_unusable, machine
+from harness.runner.cascade import open_cascade
 from harness.runner.events import SolutionFinished
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.runner import Runner
@@ -165,9 +167,13 @@ class WarmPool:
         config = config_of(settings, machine(environment))
         if config.device is DeviceKind.CUDA and (why := cuda_unusable(environment)):
             raise MachineError(why)
-        executor = LocalExecutor(config, environment, self._logs)
-        try:
-            return Runner(executor, config, environment, lambda work, event: event)
-        except BaseException:
-            executor.close()
-            raise
+        with ExitStack() as undo:
+
+            def opened(settings: RunConfig, logs: Path) -> LocalExecutor:
+                return undo.enter_context(LocalExecutor(settings, environment, logs))
+
+            executor = opened(config, self._logs)
+            cascade = open_cascade(config, environment, self._logs, opened)
+            made = Runner(executor, config, environment, lambda work, event: event, cascade=cascade)
+            undo.pop_all()
+            return made

@@ -22,6 +22,7 @@ from harness.core.preparing import Preparing
 from harness.core.problem import Problem
 from harness.core.record import Record
 from harness.core.status import Status, one_line
+from harness.runner.cascade import open_cascade
 from harness.runner.events import SolutionFinished
 from harness.runner.executors import Executor
 from harness.runner.plan import PendingSolution, PlannedSolution
@@ -65,8 +66,13 @@ class JobEvaluator:
 
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
-            used = executor or undo.enter_context(open_executor(config, environment, self._folder, None, tell))
-            self._runner = Runner(used, config, environment, self._deliver)
+
+            def opened(settings: RunConfig, logs: Path) -> Executor:
+                return undo.enter_context(open_executor(settings, environment, logs, None, tell))
+
+            used = executor or opened(config, self._folder)
+            cascade = open_cascade(config, environment, self._folder, opened)
+            self._runner = Runner(used, config, environment, self._deliver, cascade=cascade)
             self._undo = undo.pop_all()
         self.capacity = 2 * len(used.slots) + max(1, used.builders)
         """How many jobs keep builders and slots busy; more would only lose their place in the queue."""
