@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.api import (
+        Group,
         Harness,
         HarnessClosed,
         Preparing,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Group",
     "Harness",
     "HarnessClosed",
     "Preparing",

@@ -19,8 +19,10 @@ from harness.core.preparing import Preparing
 from harness.results.columns import to_arrow, to_polars
 from harness.results.frame import load_records
 from harness.results.reward import RewardPolicy, SpeedShape
+from harness.runner.group import Group
 
 __all__ = [
+    "Group",
     "Harness",
     "HarnessClosed",
     "Preparing",

@@ -45,9 +45,11 @@ from harness.core.preparing import Preparing
 from harness.core.problem import Problem, Workload
 from harness.referee.small_sizes import UNDERIVED
 from harness.results.reader import new_run_id
+from harness.results.reward import DEFAULT_POLICY, RewardPolicy
 from harness.runner.cascade import open_cascade
 from harness.runner.events import BuildFinished, Event, Noted
 from harness.runner.executors.local import LocalExecutor
+from harness.runner.group import Group
 from harness.runner.plan import PlannedSolution
 from harness.runner.runner import Runner
 
@@ -103,6 +105,13 @@ class SubmitOptions(TypedDict, total=False):
     author: str
     name: str | None
     sample: int | None
+
+
+class GroupOptions(TypedDict, total=False):
+    """Options of `Harness.evaluate_group`, described at `Harness.submit`."""
+
+    workload: str | Workload | None
+    author: str
 
 
 class Harness:
@@ -233,6 +242,7 @@ class Harness:
         author: str = "local",
         name: str | None = None,
         sample: int | None = None,
+        group: Group | None = None,
     ) -> Future[Result]:
         """Start the evaluation of a solution and return at once.
 
@@ -248,6 +258,8 @@ class Harness:
             author: Name of the solution's author.
             name: Name of the solution. None means a digest of its text.
             sample: Number of the solution among several samples, 0 or more; None means no number.
+            group: Solutions with which it is compared: its timing ends when that is settled. None times it as precisely
+                as a single one.
 
         Returns:
             A future. Its `result()` is a `Result`, also if the solution fails. It raises only if there is no result:
@@ -272,6 +284,7 @@ class Harness:
             solution=given_solution(held, source, author=author, name=name, sample=sample),
             problem=self._config.judged(held, sizes),
             workload=sizes,
+            group=group,
         )
         runner, keeper = self._started()
         if isinstance(source, Path):
@@ -303,6 +316,53 @@ class Harness:
             return future.result()
         except BaseException:
             future.cancel()  # interrupted: nobody else has this future
+            raise
+
+    def evaluate_group(
+        self,
+        problem: str | Path | Problem,
+        sources: Sequence[str | Path],
+        *,
+        until: Literal["ranking", "reward"] = "ranking",
+        policy: RewardPolicy = DEFAULT_POLICY,
+        tolerance: float = 0.02,
+        **options: Unpack[GroupOptions],
+    ) -> list[Result]:
+        """Evaluate several solutions to one problem, and wait for all results.
+
+        Timing ends earlier than for single solutions: when the ranking of the solutions is settled, or each reward.
+
+        Args:
+            problem: As for `submit`.
+            sources: Solutions, each as for `submit`; their places are the numbers of the samples.
+            until: "ranking": each interval is within 10 %, or 5 % if it meets that of another solution. "reward": no
+                reward changes by more than `tolerance`.
+            policy: How rewards are computed.
+            tolerance: Largest change of a reward.
+            options: As for `submit`: `workload` and `author`.
+
+        Returns:
+            The results, in the order of the sources.
+
+        Raises:
+            ValueError: `until` or `tolerance` is invalid.
+            RuntimeError: This is a callback of a future, which would wait forever: call `submit` there.
+            Exception: As for `submit`, and for `result()` of its future.
+        """
+        if until not in ("ranking", "reward"):
+            raise ValueError(f"until must be ranking or reward, not {until!r:.60}")
+        group = Group.ranking() if until == "ranking" else Group.rewards(policy, tolerance)
+        runner = self._runner
+        if runner is not None and runner.calls_back:
+            raise RuntimeError("a future's callback can't wait for another evaluation: call `submit` there instead")
+        futures = [
+            self.submit(problem, source, sample=number, group=group, **options) for number, source in enumerate(sources)
+        ]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()  # interrupted: nobody else has these futures
             raise
 
     async def evaluate_async(

@@ -73,6 +73,22 @@ class SourcePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SettledAt(JsonObject):
+    """When more timing would change nothing for a group of solutions to one problem.
+
+    Attributes:
+        half_width: Half width of the speedup's interval (a difference of logs) at which timing may end if the interval
+            meets none of the `rivals`.
+        tied_half_width: The same, if it meets one.
+        rivals: Intervals of the speedups of other solutions.
+    """
+
+    half_width: float
+    tied_half_width: float
+    rivals: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task(JsonObject):
     """One solution to evaluate.
 
@@ -91,6 +107,7 @@ class Task(JsonObject):
         input_key: Key of the inputs, of an evaluation that is repeated; None draws one.
         checked_on_host: Whether the host device has checked its kernels at the small workload: no audit is needed.
         shape_key: Key of the secret shapes: 64 hex digits, the same for all solutions of one run; None draws one.
+        settled_at: When timing may end earlier than for a single solution; None if it may not.
     """
 
     problem: Problem
@@ -107,6 +124,7 @@ class Task(JsonObject):
     checked_on_host: bool = False
     input_key: str | None = None
     shape_key: str | None = None
+    settled_at: SettledAt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.api import Harness, Result, RewardPolicy, reward
+from harness.api import Group, Harness, Result, RewardPolicy, reward
 from harness.catalog.extract import extract
 from harness.core.problem import Problem
 from harness.core.status import Status
@@ -47,6 +47,7 @@ def score_answers(
     answers: Sequence[str],
     *,
     policy: RewardPolicy = DEFAULT_POLICY,
+    tolerance: float | None = None,
 ) -> list[Step]:
     """Score a group or a batch of answers, as GRPO needs them.
 
@@ -57,6 +58,8 @@ def score_answers(
         problems: The problem of each answer, as for `Harness.submit`; for a group `[problem] * len(answers)`.
         answers: Raw answers of a model.
         policy: How to compute rewards.
+        tolerance: Timing ends when no reward changes by more than that, 0.02 for example, in a third of the time. None
+            times each solution as the harness does.
 
     Returns:
         One step for each answer, in their order.
@@ -67,8 +70,9 @@ def score_answers(
         ExecutorError: No device is left, or the harness was closed.
     """
     pairs = [(harness.problem(item), extract(answer)) for item, answer in zip(problems, answers, strict=True)]
+    group = None if tolerance is None else Group.rewards(policy, tolerance)
     futures: list[Future[Result] | None] = [
-        None if found.source is None else harness.submit(problem, found.source, author="policy")
+        None if found.source is None else harness.submit(problem, found.source, author="policy", group=group)
         for problem, found in pairs
     ]
     steps = []

@@ -330,6 +330,7 @@ class TimingStage:
                     target=config.relative_half_width,
                     budget_s=config.budget_s,
                     calibrated=self._known is not None and self._known.pauses is not None,
+                    settled_at=client.task.settled_at,
                 ),
                 look=watch.look,
                 doubt=lambda rounds: doubt(rounds, config.device, self._known),
@@ -337,7 +338,7 @@ class TimingStage:
             ),
             RoundSettings(
                 sets=self._sets(call_s),
-                min_samples=config.min_samples,
+                min_samples=config.min_samples if client.task.settled_at is None else 1,
                 max_rounds=MAX_ROUNDS,
                 long_s=LONG_S if on_gpu else math.inf,
                 call_s=call_s,

@@ -110,6 +110,13 @@ class RewardPolicy:
         span = math.log(self.speed_limit)
         return (min(span, max(-span, math.log(speedup))) + span) / (2.0 * span)
 
+    @property
+    def steepest(self) -> float:
+        """Largest change of a reward, divided by the change of log(speedup)."""
+        if self.shape is SpeedShape.ratio:
+            return self.speed_weight / 4.0
+        return self.speed_weight * (1.0 if self.shape is SpeedShape.linear else 0.5 / math.log(self.speed_limit))
+
 
 DEFAULT_POLICY = RewardPolicy()
 

@@ -21,6 +21,7 @@ from harness.referee.small_sizes import SMALL, UNDERIVED
 from harness.results.reader import Identity, latest_run
 from harness.results.selection import has_status, is_named
 from harness.results.writer import RunStore
+from harness.runner.group import Group
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ class PlannedSolution:
         input_key: Key of the inputs, of an evaluation that is repeated; None draws one.
         shape_key: Key of the secret shapes; None means that of the solutions submitted together.
         on_host: What the CPU found first, in a cascade.
+        group: Solutions with which it is compared; None times it as precisely as a single one.
     """
 
     solution: Solution
@@ -44,6 +46,7 @@ class PlannedSolution:
     input_key: str | None = None
     shape_key: str | None = None
     on_host: Mapping[str, Any] | None = None
+    group: Group | None = None
 
     @property
     def failure(self) -> Failure | None:

@@ -97,7 +97,10 @@ def _record(held: OpenVerdict, outcome: Outcome, slot: Slot, config: RunConfig, 
     outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
     _join_logs(held.log_path, held.task.log_path, outcome.detail)
     wall_s = built.wall_s + held.judged_s + settled_s
-    return record_of(job, outcome, built, config, slot.environment, wall_s=wall_s)
+    record = record_of(job, outcome, built, config, slot.environment, wall_s=wall_s)
+    if job.group is not None:
+        job.group.add(record)
+    return record
 
 
 def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Task:
@@ -147,6 +150,7 @@ def _built_task(job: PlannedSolution, built: Built, config: RunConfig, log_path:
         foreseen_task(job, config, log_path),
         source=job.solution.source,
         timed=config.device is DeviceKind.CUDA or not ran_on_cpu,
+        settled_at=None if job.group is None else job.group.settled_at(),
     )
 
 

@@ -84,14 +84,14 @@ class Round:
 class Rounds:
     """All rounds of one solution, in order.
 
-    `lacking` is the number of rounds with stress inputs that are still required: one for each variant. `doubted` holds
-    the reasons of the rounds that were repeated because their claims were not explained. Seconds: `spent_s` in total,
-    `spent_on_s` by activity, `thrown_s` for repeated rounds in which the solution waited for a processor.
+    `lacking` holds the stress variants over which no call was timed yet. `doubted` holds the reasons of the rounds
+    that were repeated because their claims were not explained. Seconds: `spent_s` in total, `spent_on_s` by
+    activity, `thrown_s` for repeated rounds in which the solution waited for a processor.
     """
 
     held: list[Round] = field(default_factory=list)
     doubted: list[str] = field(default_factory=list)
-    lacking: int = 0
+    lacking: set[str] = field(default_factory=set)
     stopped_by: str = "not started"
     spent_s: float = 0.0
     spent_on_s: dict[str, float] = field(default_factory=dict)
@@ -386,7 +386,7 @@ def run_rounds(
         All rounds that count, and why they ended.
     """
     sets, call_s = settings.sets, settings.call_s
-    rounds = Rounds(lacking=len({name for name, _ in settings.stress}))
+    rounds = Rounds(lacking={name for name, _ in settings.stress})
     paces = sm_clock.of(workspace.device)
     begin = lap_s = time.perf_counter()
 
@@ -473,7 +473,8 @@ def run_rounds(
             rounds.thrown_s += rounds.spent_s - before_s if in_line else 0.0
             rounds.held.pop()
             continue
-        rounds.lacking -= rounds.lacking > 0 and any(call.mode is CallMode.COLD for call in planned_calls)
+        cold = {call.index for call in planned_calls if call.mode is CallMode.COLD}
+        rounds.lacking -= {stressed[index][0] for index in cold & stressed.keys()}
         samples = sum(call.mode is CallMode.COLD for each in rounds.held for call in each.planned_calls)
         if rounds.spent_s + begin > rules.deadline_s():
             rounds.stopped_by = "deadline"

@@ -22,6 +22,7 @@ from harness.core.stats import (
     summarise,
 )
 from harness.core.status import Failure
+from harness.core.task import SettledAt
 from harness.devices.empty_kernel import Compared
 from harness.protocol.messages import CallMode, LaunchMode
 from harness.referee.problem.burst_plan import of_mode
@@ -37,7 +38,7 @@ from harness.referee.timing.reference_timing import (
     proves_more,
 )
 from harness.referee.timing.rounds import LONG_SETS, Round, Rounds
-from harness.referee.timing.stopping import Stopping
+from harness.referee.timing.stopping import GROUP_FLOOR, GroupSettled, Stopping
 
 UNEXPLAINED = "unexplained_time"
 """Label: in most bursts the referee's clock did not explain the claimed times, and conservative times count."""
@@ -138,13 +139,16 @@ def _own_calibrations(rounds: Rounds) -> list[Calibration]:
 class SettledTimes:
     """Decide after each round whether the speedup is known well enough.
 
-    A call returns the name of the rule that fired, or None. `calibrated` says that claims are judged by bursts made
-    before. Otherwise the time budget ends nothing before `LEAST_ROUNDS` if the reference's bursts differ enough to hide
-    much of a call: with two bursts it is unknown which one was disturbed.
+    A call returns the name of the rule that fired, or None. `settled_at` lets timing end earlier. `calibrated` says
+    that claims are judged by bursts made before. Otherwise the time budget ends nothing before `LEAST_ROUNDS` if
+    the reference's bursts differ enough to hide much of a call: with two bursts it is unknown which one was
+    disturbed.
     """
 
-    def __init__(self, *, target: float, budget_s: float, calibrated: bool = True) -> None:
-        self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS)
+    def __init__(
+        self, *, target: float, budget_s: float, calibrated: bool = True, settled_at: SettledAt | None = None
+    ) -> None:
+        self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS, settled_at=settled_at)
         self._calibrated = calibrated
         self._spent_s = 0.0
 
@@ -286,6 +290,8 @@ def judge_times(
     if device is DeviceKind.HOST:
         timing["noise_floor"] = _floor_of_rounds(timed)
         floor_width = timing["noise_floor"]["log_width"]
+    if floor_width is not None and rounds.stopped_by == GroupSettled.name:
+        floor_width = timing["noise_floor"]["log_width"] = max(floor_width, GROUP_FLOOR)
     hidden_s = claims["worst"].get("hidden_per_call_s")
     if back_to_back is not None:
         timing["solution"] |= {

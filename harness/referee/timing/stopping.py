@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from harness.core.stats import SpeedupEstimate
+from harness.core.task import SettledAt
 
 
 class StoppingRule(Protocol):
@@ -98,10 +99,42 @@ class Budget:
         return self._spent_s >= self._limit_s
 
 
-class Stopping:
-    """The three usual rules together, over one growing series of pairs."""
+GROUP_FLOOR = 0.1
+"""Least noise floor, as a difference of logs, of a speedup whose timing a group ended. With that of longer timing,
+1.4 % of simulated twins of references were called faster (`tests/benchmarks/bench_groups.py`): a GPU changes its speed
+between rounds, and two rounds do not show that.
+"""
 
-    def __init__(self, *, budget_s: float, target: float = 0.005, least_pairs: int = 4, window: int = 6) -> None:
+
+class GroupSettled:
+    """End once more timing would change nothing for a group (`core.task.SettledAt`)."""
+
+    name = "group"
+
+    def __init__(self, at: SettledAt) -> None:
+        self._at = at
+        self.finished = False
+
+    def add(self, estimate: SpeedupEstimate) -> None:
+        low, high, width = estimate.low, estimate.high, estimate.half_width
+        if low is None or high is None or width is None:
+            return
+        apart = all(high < other_low or other_high < low for other_low, other_high in self._at.rivals)
+        self.finished = width <= (self._at.half_width if apart else self._at.tied_half_width)
+
+
+class Stopping:
+    """The usual rules together, over one growing series of pairs."""
+
+    def __init__(
+        self,
+        *,
+        budget_s: float,
+        target: float = 0.005,
+        least_pairs: int = 4,
+        window: int = 6,
+        settled_at: SettledAt | None = None,
+    ) -> None:
         """Set up the rules.
 
         Args:
@@ -109,11 +142,13 @@ class Stopping:
             target: Half width at which the interval is narrow enough.
             least_pairs: Number of pairs before widths count.
             window: Pairs over which stagnation is measured.
+            settled_at: When timing may end for a group, also with fewer pairs.
         """
         self._interval = NarrowInterval(target)
         self._stagnation = Stagnation(window)
         self._budget = Budget(budget_s)
         self._least_pairs = least_pairs
+        self._group = None if settled_at is None else GroupSettled(settled_at)
 
     def add(self, estimate: SpeedupEstimate, spent_s: float) -> str | None:
         """Add the estimate over all pairs and the seconds that the newest pair took.
@@ -126,5 +161,9 @@ class Stopping:
             self._interval.add(width)
             self._stagnation.add(width)
         self._budget.add(spent_s)
+        if self._group is not None:
+            self._group.add(estimate)
+            if self._group.finished:
+                return self._group.name
         fired: Sequence[StoppingRule] = (self._interval, self._stagnation, self._budget)
         return next((rule.name for rule in fired if rule.finished), None)

@@ -196,6 +196,24 @@ def test_failures_are_values_and_leave_the_next_alone(h: Harness) -> None:
     assert all(result.source == source for source, result in found.items())
 
 
+def test_a_group_is_timed_until_its_rewards_are_settled(h: Harness) -> None:
+    sources = [RIGHT, "import torch\n", f"{RIGHT}# again\n"]
+    for until in ("reward", "ranking"):
+        right, wrong, again = h.evaluate_group(PROBLEM, sources, until=until)  # type: ignore[arg-type]
+        assert (right.status, wrong.status, again.status) == ("passed", "no_model_new", "passed")
+        assert [result.record.sample for result in (right, wrong, again)] == [0, 1, 2]
+        for result in (right, again):
+            assert result.record.timing is not None
+            assert result.record.timing["stopped_by"] in ("group", "budget"), "a busy machine may need longer"
+
+
+def test_a_senseless_group_is_refused(h: Harness) -> None:
+    with pytest.raises(ValueError, match="until must be ranking or reward, not 'speed'"):
+        h.evaluate_group(PROBLEM, [RIGHT], until="speed")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="tolerance must be above 0, not -1"):
+        h.evaluate_group(PROBLEM, [RIGHT], until="reward", tolerance=-1)
+
+
 def test_many_threads_share_one(h: Harness) -> None:
     results: list[Result] = []
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,3 +131,12 @@ def test_a_shape_that_there_is_none_of_is_refused_and_one_text_is_no_collection(
 def test_a_linear_shape_grows_with_the_speedup_up_to_its_limit() -> None:
     policy = RewardPolicy(shape=SpeedShape.linear, speed_limit=4.0)
     assert [policy.of_speedup(speedup) for speedup in (1.0, 3.0, 9.0)] == [0.25, 0.75, 1.0]
+
+
+@pytest.mark.parametrize("shape", list(SpeedShape))
+def test_no_speedup_changes_a_reward_faster_than_the_steepest(shape: SpeedShape) -> None:
+    policy = RewardPolicy(shape=shape, speed_limit=4.0)
+    logs = [n / 100 for n in range(-300, 301)]
+    rewards = [policy.speed_weight * policy.of_speedup(math.exp(log)) for log in logs]
+    slopes = [(after - before) / 0.01 for before, after in pairwise(rewards)]
+    assert max(slopes) == pytest.approx(policy.steepest, rel=0.02)

@@ -181,8 +181,10 @@ def test_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stress_inputs_of_a_round_that_was_doubted_are_none_of_those_that_are_asked_for() -> None:
     """Who is slow in the rounds that are made again would else choose in which he is right."""
     stress = [("zero_mean", 0), ("large_values", 0), ("structured", 0)]
-    assert len(doubting(set(), 2, stress).held) == 4  # a round for each, and as many of either order
-    assert len(doubting({0, 1}, 2, stress).held) == 4
+    for doubted in (set[int](), {0, 1}, {1}, {1, 2}):
+        rounds = doubting(doubted, 2, stress)
+        assert len(rounds.held) in (2, 4), "as many of either order"
+        assert not rounds.lacking
 
 
 def test_without_a_limit_no_call_is_long() -> None:
@@ -307,9 +309,9 @@ def test_without_variants_all_calls_are_over_the_problems_own_inputs() -> None:
     assert list(itertools.islice(in_turn([], random.Random(0)), 3)) == [("own", 0)] * 3
 
 
-@pytest.mark.parametrize(("sets", "calls"), [(SETS, 2), (SETS - 3, 1)])
-def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, calls: int) -> None:
-    """Two of eight timed calls are over stress variants, one of five: so often each has been there in three rounds."""
+@pytest.mark.parametrize(("sets", "calls", "least"), [(SETS, 2, 2), (SETS - 3, 1, 3)])
+def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, calls: int, least: int) -> None:
+    """Two of eight timed calls are over stress variants, one of five: so all were there in two or three rounds."""
     stress = [("zero_mean", 0), ("large_values", 0), ("structured", 0)]
     workspace = make_workspace()
     drawn: list[str] = []
@@ -336,12 +338,13 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, cal
         workspace.close()
     assert rounds.stopped_by == "budget"
     stressed = [name for name in drawn if name != "own"]
-    assert sorted(stressed) == sorted(calls * ["large_values", "structured", "zero_mean"])
-    assert len(rounds.held) == 3
+    assert len(stressed) == calls * least
+    assert set(stressed) == {"large_values", "structured", "zero_mean"}
+    assert len(rounds.held) == least
 
 
-@pytest.mark.parametrize(("in_time", "lacking"), [(0, 2), (1, 1), (5, 0)])
-def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: int, lacking: int) -> None:
+@pytest.mark.parametrize(("in_time", "lacking"), [(0, 1), (1, 0), (5, 0)])
+def test_rounds_that_time_cuts_short_say_how_many_more_calls_there_should_be(in_time: int, lacking: int) -> None:
     workspace = make_workspace()
     made = 0
 
@@ -369,7 +372,7 @@ def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: 
         )
     finally:
         workspace.close()
-    assert (rounds.stopped_by, len(rounds.held), rounds.lacking) == ("deadline", in_time + 1, lacking)
+    assert (rounds.stopped_by, len(rounds.held), len(rounds.lacking)) == ("deadline", in_time + 1, lacking)
 
 
 def test_a_round_that_times_nothing_spends_no_variant() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from harness.core.stats import SpeedupEstimate
+from harness.core.task import SettledAt
 from harness.referee.timing.stopping import Budget, NarrowInterval, Stagnation, Stopping
 
 
@@ -52,6 +54,19 @@ class TestStopping:
         assert Stopping(budget_s=1.0).add(wide, 2.0) == "budget"
         stagnant = Stopping(budget_s=100.0, window=2)
         assert [stagnant.add(wide, 0.1) for _ in range(3)] == [None, None, "stagnation"]
+
+    def test_a_group_is_settled_by_wider_intervals_that_meet_no_other(self) -> None:
+        def about(speedup: float, width: float) -> SpeedupEstimate:
+            low, high = speedup * math.exp(-width), speedup * math.exp(width)
+            return SpeedupEstimate(speedup=speedup, low=low, high=high, confidence=0.95, pairs=2, method="student-t")
+
+        at = SettledAt(half_width=0.1, tied_half_width=0.05, rivals=((1.0, 1.2), (3.0, 3.3)))
+        seen = [(2.0, 0.09), (2.0, 0.11), (1.1, 0.09), (1.1, 0.04), (3.4, 0.06)]
+        rules = [Stopping(budget_s=100.0, settled_at=at).add(about(*each), 0.1) for each in seen]
+        assert rules == ["group", None, None, "group", None]
+        assert Stopping(budget_s=100.0).add(about(2.0, 0.09), 0.1) is None, "without a group"
+        alone = SpeedupEstimate(speedup=1.0, low=None, high=None, confidence=0.95, pairs=1, method="single pair")
+        assert Stopping(budget_s=100.0, settled_at=at).add(alone, 0.1) is None
 
     @pytest.mark.parametrize("make", [lambda: NarrowInterval(0.0), lambda: Stagnation(1), lambda: Budget(0.0)])
     def test_senseless_settings_are_refused(self, make: Any) -> None:

@@ -1,0 +1,160 @@
+"""How much timing does a group of solutions need until its ranking or its rewards are settled?
+
+    python -m tests.benchmarks.bench_groups results/h200 [RUN ...] [--out PAGE.md]
+
+Needs no GPU. Draws groups of recorded evaluations of one GPU, whose rounds are drawn as in `bench_error_rates`, and
+ends each by the rules of `Harness.evaluate_group` and of single solutions. The speedups of a group lie as far apart
+as asked (standard deviation of their logs); a fifth of its solutions repeat another one. Prints the timed seconds
+relative to single solutions, the rank correlation with their true speedups and with full timing, changes of rewards,
+and how often a solution that is as fast as the reference is called faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from harness.core.record import Record
+from harness.core.stats import interval_of_logs
+from harness.core.task import SettledAt
+from harness.referee.timing.speedup import LEAST_ROUNDS
+from harness.referee.timing.stopping import GROUP_FLOOR, GroupSettled, Stopping
+from harness.results.compare import Change
+from harness.results.reader import find_runs, read_records
+from harness.results.reward import DEFAULT_POLICY, reward_of
+from harness.runner.group import Group
+from tests.benchmarks.error_rates import (
+    BLOCK,
+    BUDGET_S,
+    MOST_ROUNDS,
+    Source,
+    against_eager,
+    draw_rounds,
+    slowed,
+    sources_of,
+    with_rounds,
+)
+
+SPREADS = (0.05, 0.2, 0.5)
+REPEATED = 0.2
+LEAST_RECORDED = 6
+
+
+@dataclass
+class Tally:
+    """Sums over the groups of one way and spread."""
+
+    timed_s: float = 0.0
+    correlations: list[float] = field(default_factory=list)
+    with_full: list[float] = field(default_factory=list)
+    changes: list[float] = field(default_factory=list)
+    twins: int = 0
+    faster: int = 0
+
+
+def timed(source: Source, places: Sequence[int], shift: float, settled_at: SettledAt | None) -> tuple[Record, float]:
+    """Simulate an evaluation of a solution whose true log speedup is `shift`; return its record and seconds."""
+    stopping = Stopping(budget_s=BUDGET_S, least_pairs=LEAST_ROUNDS, settled_at=settled_at)
+    least = 2 if settled_at is not None else LEAST_ROUNDS
+    rounds, rule = 0, None
+    for rounds in range(1, MOST_ROUNDS + 1):
+        logs = [source.logs[place] - math.log(source.ratio) + shift for place in places[:rounds]]
+        rule = stopping.add(interval_of_logs(logs), source.round_s)
+        if rule is not None and ((rule == "budget" and rounds >= 2) or (rounds >= least and rounds % 2 == 0)):
+            break
+    record = with_rounds(source, places[:rounds])
+    assert record.timing is not None
+    if rule == GroupSettled.name:
+        floor = record.timing["noise_floor"]
+        floor["log_width"] = max(floor["log_width"], GROUP_FLOOR)
+    return slowed(record, math.expm1(-shift)), rounds * source.round_s
+
+
+def group_of(rng: random.Random, sources: Sequence[Source], size: int, spread: float) -> list[tuple[Source, float]]:
+    """Solutions of one problem: how each one's times scatter, and its log speedup."""
+    members: list[tuple[Source, float]] = []
+    for _ in range(size):
+        again = members and rng.random() < REPEATED
+        members.append(rng.choice(members) if again else (rng.choice(sources), rng.gauss(0.0, spread)))
+    return members
+
+
+def simulate(sources: Sequence[Source], groups: int, size: int, seed: int) -> dict[tuple[float, str], Tally]:
+    rng = random.Random(seed)
+    tallies: dict[tuple[float, str], Tally] = {}
+    for spread in SPREADS:
+        for _ in range(groups):
+            members = group_of(rng, sources, size, spread)
+            drawn = [draw_rounds(rng, len(source.logs), MOST_ROUNDS, block=BLOCK) for source, _ in members]
+            true = pd.Series([shift for _, shift in members])
+            full = [timed(source, places, shift, None) for (source, shift), places in zip(members, drawn, strict=True)]
+            ways = {"full": None, "ranking": Group.ranking(), "reward": Group.rewards(DEFAULT_POLICY, 0.02)}
+            for way, group in ways.items():
+                tally = tallies.setdefault((spread, way), Tally())
+                found = []
+                for (source, shift), places in zip(members, drawn, strict=True):
+                    record, spent_s = timed(source, places, shift, group.settled_at() if group else None)
+                    if group:
+                        group.add(record)
+                    found.append(record)
+                    tally.timed_s += spent_s
+                speeds = pd.Series([record.speedup for record in found])
+                tally.correlations.append(speeds.rank().corr(true.rank()))
+                tally.with_full.append(speeds.rank().corr(pd.Series([each.speedup for each, _ in full]).rank()))
+                pairs = ((reward_of(a), reward_of(b)) for a, (b, _) in zip(found, full, strict=True))
+                tally.changes += [abs(a - b) for a, b in pairs if a is not None and b is not None]
+                # One more, as fast as the reference: it may not be called faster.
+                source = rng.choice(sources)
+                places = draw_rounds(rng, len(source.logs), MOST_ROUNDS, block=BLOCK)
+                twin, _ = timed(source, places, 0.0, group.settled_at() if group else None)
+                tally.twins += 1
+                tally.faster += against_eager(twin) is Change.faster
+    return tallies
+
+
+def page(tallies: dict[tuple[float, str], Tally], sources: Sequence[Source], groups: int, size: int) -> str:
+    rounds = [len(source.logs) for source in sources]
+    lines = [
+        f"{groups} groups of {size} solutions each, rounds drawn from {len(sources)} recorded evaluations with "
+        f"{min(rounds)} to {max(rounds)} rounds (median {statistics.median(rounds):g}).",
+        "",
+        "| spread of log speedups | timing | timed seconds / single | rank correlation with truth | with single timing "
+        "| 99 % of rewards change by at most | falsely faster |",
+        "|---" * 7 + "|",
+    ]
+    for (spread, way), tally in tallies.items():
+        share = tally.timed_s / tallies[spread, "full"].timed_s
+        changes = sorted(tally.changes)
+        lines.append(
+            f"| {spread:g} | {way} | {share:.2f} | {statistics.mean(tally.correlations):.4f} | "
+            f"{statistics.mean(tally.with_full):.4f} | {changes[int(0.99 * (len(changes) - 1))]:.4f} | "
+            f"{tally.faster} of {tally.twins} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--groups", type=int, default=500)
+    parser.add_argument("--size", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    records = [record for path in given.runs for run in find_runs(path) for record in read_records(run)[0]]
+    sources = [source for group in sources_of(records, LEAST_RECORDED) for source in group]
+    text = page(simulate(sources, given.groups, given.size, given.seed), sources, given.groups, given.size)
+    print(text)
+    if given.out:
+        given.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
