@@ -1,16 +1,22 @@
 """Which solutions does the CPU convict? Any sound one is a false refusal.
 
     python -m tests.benchmarks.bench_cascade solutions/tuned solutions/quantised --out FOLDER [--problems FOLDER]
-    python -m tests.benchmarks.bench_cascade --page FOLDER ...
+    python -m tests.benchmarks.bench_cascade --stream 200 STREAM
+    harness eval STREAM --cascade --run-id with --out RUNS
+    python -m tests.benchmarks.bench_cascade --seconds RUNS/with
 
-Evaluates every solution as the CPU's part of `harness eval --cascade` does, without a GPU. Writes one line of JSON for
-each into `FOLDER/decisions.jsonl`; again with the same FOLDER it continues. Prints counts by status and decision.
+The first command evaluates every solution as the CPU's part of `harness eval --cascade` does, without a GPU. It
+writes one line of JSON for each into `FOLDER/decisions.jsonl`, goes on with the same FOLDER, and prints counts by
+status and decision. The second writes a stream like that of a training run: of ten solutions three are sound, two do
+not compile, and five have one small mistake (`tests.mutation`). The last says how many seconds of a GPU each of its
+solutions took.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import tempfile
 import threading
 from collections import Counter
@@ -21,23 +27,37 @@ from typing import Any
 
 from harness.core.config import resolve
 from harness.core.environment import collect, machine
+from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
 from harness.referee.small_sizes import SmallSizes
 from harness.results.reader import new_run_id
+from harness.results.writer import RunStore
 from harness.runner.cascade import Cascade, host_config
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.plan import PendingSolution, PlannedSolution, plan
 from harness.runner.record_builder import with_small_sizes
+from tests.mutation.kernels import kernel_files, sample
+
+KINDS = ("sound", "mistake", "unbuilt", "mistake", "mistake", "sound", "mistake", "unbuilt", "mistake", "sound")
+"""Kinds of the solutions of a stream, in turn."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--problems", type=Path, default=Path("problems"))
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--stream", type=int, metavar="N", help="Write a stream of N solutions into the folder.")
+    parser.add_argument("--seconds", action="store_true", help="Say what the solutions of these runs took of a GPU.")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--count", type=int, default=0, help="At most so many, spread evenly.")
     given = parser.parse_args()
+    if given.stream:
+        return write_stream(given.paths[0], given.stream)
+    if given.seconds:
+        return tell_seconds([record for path in given.paths for record in RunStore.open(path).records()])
+    if given.out is None:
+        parser.error("--out is missing")
     given.out.mkdir(parents=True, exist_ok=True)
     found = collect()
     options = {"paths": given.paths, "problems": given.problems, "device": "cuda", "jobs": given.jobs, "cascade": True}
@@ -65,6 +85,40 @@ def main() -> None:
             list(pool.map(decide, [job for job in jobs if job.solution.label not in held]))
         cascade.end()
     _tell([held[job.solution.label] for job in jobs])
+
+
+def write_stream(folder: Path, count: int) -> None:
+    """Write solutions to the shipped problems of level 1 and 2: sound ones, and ones with a mistake."""
+    files = [file for file in kernel_files() if file.startswith("solutions/")]
+    draw = random.Random(count)
+    mutants = [mutant.source() for mutant in sample(files, count, 1)]
+    places = [Path(mutant.file) for mutant in sample(files, count, 1)]
+    for number in range(count):
+        kind = KINDS[number % len(KINDS)]
+        path = draw.choice(list(map(Path, files))) if kind != "mistake" else places[number]
+        text = path.read_text() if kind != "mistake" else mutants[number]
+        if kind == "unbuilt":
+            text = text.replace("__global__ void", "__global__ undeclared_type", 1)
+        name = f"{path.stem.partition('_')[0]}_{kind}_{number}.py"
+        target = folder / "stream" / path.parent.name / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"{text}\n# {number}\n")
+    print(f"{count} solutions in {folder}")
+
+
+def tell_seconds(records: list[Record]) -> None:
+    """Print the seconds of a GPU that solutions took, by kind and decision."""
+    rows: dict[tuple[str, str, str], list[float]] = {}
+    for record in records:
+        ran = record.evidence.get("ran_on") or {}
+        on_gpu = ran.get("slot", "host") != "host" and not str(ran.get("slot")).startswith("host-")
+        spent_s = ran["end_unix_s"] - ran["begin_unix_s"] if on_gpu else 0.0
+        kind = record.solution.split("_")[1]
+        rows.setdefault((kind, record.status.value, "GPU" if on_gpu else "CPU"), []).append(spent_s)
+    for (kind, status, where), seconds in sorted(rows.items(), key=lambda item: -len(item[1])):
+        print(f"{len(seconds):5d}  {kind:8s} {status:20s} {where}  {sum(seconds) / len(seconds):.2f} s")
+    total = sum(sum(seconds) for seconds in rows.values())
+    print(f"{len(records)} solutions, {total:.1f} s of a GPU, {total / max(1, len(records)):.3f} s each")
 
 
 def _decided(cascade: Cascade, job: PlannedSolution, logs: Path) -> dict[str, Any]:
