@@ -1,4 +1,4 @@
-"""Solutions to one problem whose timing ends when their ranking or their rewards are settled.
+"""Solutions to one problem, timed until their ranking or rewards are settled.
 
 Trusted side. The samples of a training step are compared with each other, so most of them need no interval of 0.5 %.
 """
