@@ -1,15 +1,16 @@
 """Which solutions does the CPU convict? Any sound one is a false refusal.
 
     python -m tests.benchmarks.bench_cascade solutions/tuned solutions/quantised --out FOLDER [--problems FOLDER]
+    python -m tests.benchmarks.bench_cascade --variants 2000 SOUND
     python -m tests.benchmarks.bench_cascade --stream 200 STREAM
     harness eval STREAM --cascade --run-id with --out RUNS
     python -m tests.benchmarks.bench_cascade --seconds RUNS/with
 
 The first command evaluates every solution as the CPU's part of `harness eval --cascade` does, without a GPU. It
 writes one line of JSON for each into `FOLDER/decisions.jsonl`, goes on with the same FOLDER, and prints counts by
-status and decision. The second writes a stream like that of a training run: of ten solutions three are sound, two do
-not compile, and five have one small mistake (`tests.mutation`). The last says how many seconds of a GPU each of its
-solutions took.
+status and decision. The second writes variants of sound solutions, the third a stream like that of a training run: of
+ten solutions three are sound, two do not compile, and five have one small mistake (`tests.mutation`). The last says
+how many seconds of a GPU each of its solutions took.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,19 @@ from harness.runner.plan import PendingSolution, PlannedSolution, plan
 from harness.runner.record_builder import with_small_sizes
 from tests.mutation.kernels import kernel_files, sample
 
+_HEAD = re.compile(r"(__global__\b[^;{]*\{)")
+SOUND_CHANGES: tuple[Callable[[str], str], ...] = (
+    lambda text: text.replace("__restrict__", ""),
+    lambda text: re.sub(r"#pragma unroll[^\n]*", "", text),
+    lambda text: re.sub(r"__launch_bounds__\([^()]*\)", "", text),
+    lambda text: _HEAD.sub(r"\1 __syncthreads();", text),
+    lambda text: _HEAD.sub(r"\1 const unsigned unused_lane = threadIdx.x & 31u; (void)unused_lane;", text),
+    lambda text: _HEAD.sub(r"\1 if (blockDim.x == 0u) return;", text),
+    lambda text: re.sub(r"\bfmaxf\(", "::fmaxf(", text),
+)
+"""Changes of CUDA sources that keep what a kernel computes."""
+
+
 KINDS = ("sound", "mistake", "unbuilt", "mistake", "mistake", "sound", "mistake", "unbuilt", "mistake", "sound")
 """Kinds of the solutions of a stream, in turn."""
 
@@ -48,12 +63,17 @@ def main() -> None:
     parser.add_argument("--problems", type=Path, default=Path("problems"))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--stream", type=int, metavar="N", help="Write a stream of N solutions into the folder.")
+    parser.add_argument(
+        "--variants", type=int, metavar="N", help="Write N variants of sound solutions into the folder."
+    )
     parser.add_argument("--seconds", action="store_true", help="Say what the solutions of these runs took of a GPU.")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--count", type=int, default=0, help="At most so many, spread evenly.")
     given = parser.parse_args()
     if given.stream:
         return write_stream(given.paths[0], given.stream)
+    if given.variants:
+        return write_variants(given.paths[0], given.variants)
     if given.seconds:
         return tell_seconds([record for path in given.paths for record in RunStore.open(path).records()])
     if given.out is None:
@@ -104,6 +124,26 @@ def write_stream(folder: Path, count: int) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(f"{text}\n# {number}\n")
     print(f"{count} solutions in {folder}")
+
+
+def write_variants(folder: Path, count: int) -> None:
+    """Write sound solutions, each with some changes that keep what its kernels compute."""
+    files = [file for file in kernel_files() if file.startswith("solutions/")]
+    draw, written = random.Random(count), set[str]()
+    for _ in range(20 * count):
+        if len(written) == count:
+            break
+        path = Path(draw.choice(files))
+        text = path.read_text()
+        for change in draw.sample(SOUND_CHANGES, draw.randint(1, len(SOUND_CHANGES))):
+            text = change(text)
+        if text in written or text == path.read_text():
+            continue
+        written.add(text)
+        target = folder / "stream" / path.parent.name / f"{path.stem.partition('_')[0]}_sound_{len(written)}.py"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    print(f"{len(written)} variants of {len(files)} sound solutions in {folder}")
 
 
 def tell_seconds(records: list[Record]) -> None:
