@@ -1,7 +1,7 @@
 """Write runs to disk: append-only records, run metadata, logs; resume.
 
     <out>/<run-id>/run.yaml         format, start time, number of solutions, configuration, environment, authors
-    <out>/<run-id>/records.jsonl    one record per line, flushed to disk before the next one is written
+    <out>/<run-id>/records.jsonl    one record per line, flushed to disk before the next ones are written
     <out>/<run-id>/logs/            one file per solution
     <out>/<run-id>/manifest.json    digests of these files, written when the run ends (`manifest.py`)
 
@@ -260,31 +260,28 @@ class RunStore:
         """Content of `run.yaml`; empty if there is none."""
         return read_head(self.folder)
 
-    def append(self, record: Record) -> None:
-        """Append one record and wait until all of it is on disk; on an error, nothing is.
+    def append(self, *records: Record) -> None:
+        """Append records and wait until all of them are on disk; on an error, none is.
 
         Args:
-            record: The record.
+            *records: The records. Several take hardly longer than one, because the disk is waited for once.
 
         Raises:
             StoreUnavailable: The disk is full or read-only, or the file was removed.
-            StoreError: The run is open for reading only, or the record contains NaN.
+            StoreError: The run is open for reading only, or a record contains NaN.
         """
         if self._descriptor is None:
             raise StoreError(f"{self.folder}: opened for reading only; use create or resume to write")
-        try:
-            line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
-        except (TypeError, ValueError) as error:
-            raise StoreError(f"record of {record.solution}: not JSON: {error}") from error
+        data = b"".join(map(_line, records))
         if not os.fstat(self._descriptor).st_nlink:
             raise removed(self.folder)
         try:
-            self._check_room(len(line))
+            self._check_room(len(data))
             # An earlier append that failed or was interrupted may have left part of a line.
             os.ftruncate(self._descriptor, self._end)
             done = 0
-            while done < len(line):
-                done += os.write(self._descriptor, line[done:])
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
             os.fsync(self._descriptor)
         except OSError as error:
             with suppress(OSError):
@@ -293,7 +290,7 @@ class RunStore:
                 f"{self.folder}: can't be written: {error.strerror or error}; fix that (such as free disk space), then "
                 f"continue with --resume --run-id {self.folder.name}; finished records are kept"
             ) from error
-        self._end += len(line)
+        self._end += len(data)
         self._recorded = None
 
     def _check_room(self, needed_bytes: int) -> None:
@@ -393,6 +390,13 @@ class RunStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _line(record: Record) -> bytes:
+    try:
+        return json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"record of {record.solution}: not JSON: {error}") from error
 
 
 def _last_lines(records: Iterable[Record]) -> dict[Identity, FinishedSolution]:

@@ -45,6 +45,9 @@ PORTION = 4096
 Each takes about 3 KB of memory meanwhile. Among so many, each of several slots finds a problem of its own.
 """
 
+MOST_AT_ONCE = 256
+"""Most messages that are received, and most records that are written, at once."""
+
 MAX_REJECTED_LINES = 50
 """Most rejected files that are named one by one; a folder of helpers may have thousands."""
 
@@ -249,7 +252,7 @@ class _Run:
             for event in first:  # after `submit`: a display may take long to import
                 self._on_event(event)
             while self._unfinished:
-                self._heed(self._messages.get())
+                self._heed()
                 if self._failed and self._config.stop_at_failure:
                     self._stop(runner)
                 elif len(self._futures) <= self._portion // 2:
@@ -262,7 +265,7 @@ class _Run:
             deadline = time.monotonic() + GRACE_S
             with suppress(queue.Empty):
                 while self._unfinished:
-                    self._heed(self._messages.get(timeout=max(0.0, deadline - time.monotonic())))
+                    self._heed(max(0.0, deadline - time.monotonic()))
             raise
 
     def _submit(self, runner: Submits) -> None:
@@ -288,30 +291,43 @@ class _Run:
         """Cancel the solutions that are not under evaluation, and finish the others."""
         self._cancel(runner)
         while self._unfinished:
-            self._heed(self._messages.get())
+            self._heed()
         if self._cancelled:
             again = f"--resume --run-id {self._config.run_id} without -x evaluates the rest"
             which = f"{self._cancelled} solution{'' if self._cancelled == 1 else 's'} not evaluated"
             self._on_event(Noted(message=f"stopped at the first failure (-x): {which}; {again}"))
 
-    def _heed(self, message: Event | Future[SolutionFinished]) -> None:
-        """Emit an event, or write the record of a finished future."""
-        if not isinstance(message, Future):
-            self._on_event(message)
-            return
-        self._unfinished -= 1
-        self._futures.discard(message)
-        try:
-            finished = message.result()
-        except CancelledError:  # after an interrupt or a failure
-            self._cancelled += 1
-            return
-        except BaseException as error:
-            raise self._explained(error) from None
-        self._store.append(finished.record)
-        self._failed = self._failed or finished.record.status is not Status.passed
-        self._on_event(finished)
-        self._tell_fault(finished.record)
+    def _heed(self, timeout_s: float | None = None) -> None:
+        """Wait for messages; write the records of all that have come at once, then emit the events.
+
+        Raises `queue.Empty` after the timeout.
+        """
+        messages = [self._messages.get(timeout=timeout_s)]
+        with suppress(queue.Empty):
+            while len(messages) < MOST_AT_ONCE:
+                messages.append(self._messages.get_nowait())
+        events: list[Event] = []
+        failure: BaseException | None = None
+        for message in messages:
+            if not isinstance(message, Future):
+                events.append(message)
+                continue
+            self._unfinished -= 1
+            self._futures.discard(message)
+            try:
+                events.append(message.result())
+            except CancelledError:  # after an interrupt or a failure
+                self._cancelled += 1
+            except BaseException as error:
+                failure = failure or error
+        self._store.append(*[event.record for event in events if isinstance(event, SolutionFinished)])
+        for event in events:
+            self._on_event(event)
+            if isinstance(event, SolutionFinished):
+                self._failed = self._failed or event.record.status is not Status.passed
+                self._tell_fault(event.record)
+        if failure is not None:
+            raise self._explained(failure) from None
 
     def _tell_fault(self, record: Record) -> None:
         """Note, once per faulty problem, how many other solutions it affects."""
