@@ -36,7 +36,7 @@ from harness.core.problem import Problem, Solution, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Outcome, Task
 from harness.results.reader import RecordLines
-from harness.runner.events import Event, SolutionFinished
+from harness.runner.events import Event, Noted, SolutionFinished
 from harness.runner.executors import BuildRequest, Built, ExecutorError, Slot, SlotLost
 from harness.runner.plan import PlannedSolution
 from harness.runner.run import evaluate_run
@@ -150,10 +150,11 @@ def conduct(folder: Path, count: int, a_problem: int, losing: float, every_s: fl
 
     Appends a line to `samples.jsonl` every so many seconds: seconds, records of this process, resident bytes.
     """
-    begin, ended, records = time.perf_counter(), threading.Event(), 0
+    begin, ended, records, lost = time.perf_counter(), threading.Event(), 0, 0
 
     def sample(what: str) -> None:
-        held = {"what": what, "s": time.perf_counter() - begin, "records": records, "rss_bytes": resident_bytes()}
+        held = {"pid": os.getpid(), "what": what, "s": time.perf_counter() - begin, "records": records, "lost": lost}
+        held["rss_bytes"] = resident_bytes()
         with (folder / "samples.jsonl").open("a") as stream:
             stream.write(json.dumps(held) + "\n")
 
@@ -162,8 +163,9 @@ def conduct(folder: Path, count: int, a_problem: int, losing: float, every_s: fl
             sample("running" if records else "starting")
 
     def on_event(event: Event) -> None:
-        nonlocal records
+        nonlocal records, lost
         records += isinstance(event, SolutionFinished)
+        lost += isinstance(event, Noted) and event.message.startswith("out of service")
 
     thread = threading.Thread(target=sample_on, daemon=True)
     thread.start()
@@ -185,7 +187,7 @@ def conduct(folder: Path, count: int, a_problem: int, losing: float, every_s: fl
 
 @dataclass(kw_only=True)
 class Conducted:
-    """What became of all solutions. `starts` is how often the conductor was started."""
+    """What became of all solutions. `kills` includes `kills_at_start`; `superseded` counts lines."""
 
     solutions: int
     wall_s: float = 0.0
@@ -224,17 +226,24 @@ class Lines:
 
 
 def conducted(
-    folder: Path, count: int, *, a_problem: int = SOLUTIONS_A_PROBLEM, kills: int = 0, losing: float = 0.0,
-    every_s: float = 10.0, chance: random.Random,
+    folder: Path,
+    count: int,
+    *,
+    a_problem: int = SOLUTIONS_A_PROBLEM,
+    kills: int = 0,
+    losing: float = 0.0,
+    every_s: float = 10.0,
+    chance: random.Random,
 ) -> Conducted:
-    """Evaluate so many solutions in processes of their own, of which so many are killed.
+    """Evaluate so many solutions in one process after another, of which so many are killed.
 
     Half of the kills hit at a random number of records, the others while the next process starts.
     """
     found = Conducted(solutions=count)
     begin = time.perf_counter()
-    at = sorted(chance.randrange(count) for _ in range(kills - kills // 2))
-    starts_to_kill = set(chance.sample(range(1, max(2, kills)), kills // 2)) if kills > 1 else set[int]()
+    hits: list[int | None] = [*sorted(chance.randrange(count) for _ in range(kills - kills // 2))]
+    for _ in range(kills // 2):
+        hits.insert(chance.randrange(len(hits) + 1), None)
     command = [sys.executable, "-m", "tests.benchmarks.bench_conductor", "--child", str(folder), "--solutions"]
     command += [str(count), "--a-problem", str(a_problem), "--losing", str(losing), "--every-s", str(every_s)]
     lines = Lines(folder / "results" / RUN / "records.jsonl")
@@ -242,30 +251,28 @@ def conducted(
     while True:
         process = subprocess.Popen(command)
         found.starts += 1
-        began = time.monotonic()
-        if found.starts in starts_to_kill:
-            try:
-                process.wait(chance.uniform(0.0, start_s))
-            except subprocess.TimeoutExpired:
+        began, before = time.monotonic(), lines.look()
+        due_s = chance.uniform(0.0, start_s)
+        started = False
+        while process.poll() is None:
+            time.sleep(min(0.2, every_s / 50))
+            if not started and lines.look() > before:
+                started, start_s = True, time.monotonic() - began
+            hit = hits[0] if hits else count
+            if (hits and lines.look() >= hit) if hit is not None else time.monotonic() - began >= due_s:
                 process.kill()
-                found.kills_at_start += 1
-        else:
-            before = lines.look()
-            while process.poll() is None:
-                time.sleep(min(0.2, every_s))
-                if lines.look() > before and start_s == 5.0:
-                    start_s = time.monotonic() - began
-                if at and lines.count >= at[0]:
-                    time.sleep(chance.uniform(0.0, 0.3))
-                    process.kill()
-                    found.kills += 1
-                    at = [number for number in at if number > lines.look()]
-                    break
+                break
         code = process.wait()
-        found.without_device += code == NO_DEVICE_LEFT
-        if code == 0:
+        if code == -signal.SIGKILL:
+            found.kills_at_start += hits.pop(0) is None
+            found.kills += 1
+            while hits and (hit := hits[0]) is not None and hit <= lines.look():
+                hits.pop(0)
+        elif code == NO_DEVICE_LEFT:
+            found.without_device += 1
+        elif code == 0:
             break
-        if code not in (-signal.SIGKILL, NO_DEVICE_LEFT):
+        else:
             raise SystemExit(f"the conductor ended with exit code {code}")
     found.wall_s = time.perf_counter() - begin
     check(folder, found)
@@ -298,11 +305,11 @@ def samples(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
 
 
-def table(held: Sequence[dict[str, Any]], rows: int = 12) -> Iterator[str]:
+def over_time(held: Sequence[dict[str, Any]], rows: int = 14) -> Iterator[str]:
     """Records a second and memory over one process's time."""
     yield "| seconds | records | records/s since the line above | resident MiB |"
     yield "|---|---|---|---|"
-    shown = [held[index * (len(held) - 1) // max(1, rows - 1)] for index in range(rows)] if len(held) > rows else held
+    shown = [held[index * (len(held) - 1) // (rows - 1)] for index in range(rows)] if len(held) > rows else held
     before = shown[0]
     for item in shown:
         passed_s = item["s"] - before["s"]
@@ -312,12 +319,22 @@ def table(held: Sequence[dict[str, Any]], rows: int = 12) -> Iterator[str]:
         before = item
 
 
+def by_start(held: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What each process did until it was killed, by its last sample."""
+    yield "| start | seconds | records | lost slots | most resident MiB |"
+    yield "|---|---|---|---|---|"
+    for number, pid in enumerate(dict.fromkeys(item["pid"] for item in held), start=1):
+        own = [item for item in held if item["pid"] == pid]
+        last, most = own[-1], max(item["rss_bytes"] for item in own)
+        yield f"| {number} | {last['s']:.0f} | {last['records']:,} | {last['lost']} | {most / 2**20:,.0f} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--solutions", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=0, help="also run with so many kills, and with lost slots")
     parser.add_argument("--only-kills", action="store_true", help="leave out the run without kills")
-    parser.add_argument("--losing", type=float, default=2e-5, help="chance that a verdict loses its slot, with kills")
+    parser.add_argument("--losing", type=float, default=4e-5, help="chance that a verdict loses its slot, with kills")
     parser.add_argument("--a-problem", type=int, default=SOLUTIONS_A_PROBLEM)
     parser.add_argument("--every-s", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -332,15 +349,20 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="conductor-") as name:
             folder = Path(name)
             found = conducted(
-                folder, given.solutions, a_problem=given.a_problem, kills=kills,
-                losing=given.losing if kills else 0.0, every_s=given.every_s, chance=chance,
+                folder,
+                given.solutions,
+                a_problem=given.a_problem,
+                kills=kills,
+                losing=given.losing if kills else 0.0,
+                every_s=given.every_s,
+                chance=chance,
             )
             held = samples(folder)
             run = folder / "results" / RUN
             bytes_ = (run / "records.jsonl").stat().st_size
         print(f"\n{'with' if kills else 'without'} kills: {found}")
         print(f"{found.solutions / found.wall_s:,.0f} records/s over all; {bytes_ / found.lines:,.0f} bytes a record")
-        print(*table(held), sep="\n")
+        print(*(by_start(held) if kills else over_time(held)), sep="\n")
         print("exactly one record for each solution:", "yes" if found.exact else "NO", flush=True)
         results.append({**asdict(found), "kills_asked": kills, "exact": found.exact, "samples": held})
         if given.json is not None:
