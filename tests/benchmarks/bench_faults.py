@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -155,6 +156,7 @@ def disturbed(
     *,
     chance: random.Random,
     limit_s: float,
+    stop_s: float,
     every_s: float,
     environment: dict[str, str],
 ) -> None:
@@ -170,6 +172,10 @@ def disturbed(
         while process.poll() is None:
             time.sleep(0.1)
             now = time.monotonic()
+            if now - begin > stop_s:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+                return
             if now - begin > limit_s:
                 continue
             if now - last_kill > every_s * chance.uniform(0.5, 1.5):
@@ -230,6 +236,7 @@ def main() -> None:
     parser.add_argument("--solutions", type=int, default=2000)
     parser.add_argument("--device", default="host", choices=("host", "cuda"))
     parser.add_argument("--limit-s", type=float, default=1500.0, help="no faults after so many seconds")
+    parser.add_argument("--stop-s", type=float, default=3600.0, help="end incomplete after so many seconds")
     parser.add_argument("--every-s", type=float, default=2.0, help="seconds between kills in the mean")
     parser.add_argument("--no-clock", action="store_true", help="leave the clock alone")
     parser.add_argument("--seed", type=int, default=0)
@@ -268,6 +275,7 @@ def main() -> None:
                 disk,
                 chance=random.Random(given.seed),
                 limit_s=given.limit_s,
+                stop_s=given.stop_s,
                 every_s=given.every_s,
                 environment=environment,
             )
