@@ -157,7 +157,8 @@ class Runner(Generic[T]):
                 future.set_exception(over)
             else:
                 future.add_done_callback(partial(self._forget, work))
-        self._schedule.add(dealt(((work.job.place, work) for work in works), len(self._slots)), last=self._once and last)
+        order = dealt(((work.job.place, work) for work in works), len(self._slots))
+        self._schedule.add(order, last=self._once and last)
         return futures
 
     def cancel(self, futures: Collection[Future[T]]) -> int:
