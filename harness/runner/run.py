@@ -307,7 +307,7 @@ class _Run:
             while len(messages) < MOST_AT_ONCE:
                 messages.append(self._messages.get_nowait())
         events: list[Event] = []
-        failure: BaseException | None = None
+        failures: list[BaseException] = []
         for message in messages:
             if not isinstance(message, Future):
                 events.append(message)
@@ -319,15 +319,15 @@ class _Run:
             except CancelledError:  # after an interrupt or a failure
                 self._cancelled += 1
             except BaseException as error:
-                failure = failure or error
+                failures.append(error)
         self._store.append(*[event.record for event in events if isinstance(event, SolutionFinished)])
         for event in events:
             self._on_event(event)
             if isinstance(event, SolutionFinished):
                 self._failed = self._failed or event.record.status is not Status.passed
                 self._tell_fault(event.record)
-        if failure is not None:
-            raise self._explained(failure) from None
+        if failures:
+            raise self._explained(failures[0], self._unfinished + len(failures)) from None
 
     def _tell_fault(self, record: Record) -> None:
         """Note, once per faulty problem, how many other solutions it affects."""
@@ -340,10 +340,9 @@ class _Run:
             others = f"; {which} of this problem will get the same record without evaluation" if left else ""
             self._on_event(Noted(message=f"{record.reason}{others}"))
 
-    def _explained(self, error: BaseException) -> BaseException:
-        """Return the error that ends the run if a solution can get no record."""
+    def _explained(self, error: BaseException, rest: int) -> BaseException:
+        """Return the error that ends the run if so many solutions can get no record."""
         if isinstance(error, SlotLost):
-            rest = self._unfinished + 1
             which = f"{rest} solutions" if rest > 1 else "1 solution"
             return ExecutorError(f"{error}; fix the device, then evaluate the other {which} with --resume")
         if not isinstance(error, OSError):

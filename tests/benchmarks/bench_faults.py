@@ -162,7 +162,7 @@ def disturbed(
 ) -> None:
     """Run the command again and again until all is evaluated, with faults until the limit."""
     begin, last_kill = time.monotonic(), time.monotonic()
-    conductor_every_s, disk_every_s = 30 * every_s, 45 * every_s
+    conductor_every_s, disk_every_s = 8 * every_s, 12 * every_s
     next_conductor, next_disk = begin + conductor_every_s, begin + disk_every_s
     filled: float | None = None
     log = (disk.parent / "eval.log").open("ab")
