@@ -159,6 +159,11 @@ class RecordLines(Sequence[Record]):
                 yield record
             self.good_bytes += len(line)
 
+    def newest(self) -> Iterator[Record]:
+        """Yield the records that count: the last one of each identity."""
+        last = {record.identity: number for number, record in enumerate(self)}
+        yield from (record for number, record in enumerate(self) if last.get(record.identity) == number)
+
     def _lines(self) -> Iterator[bytes]:
         try:
             with self._path.open("rb") as stream:
