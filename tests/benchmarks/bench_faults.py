@@ -38,9 +38,7 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "solutions" / "examples"
 SOURCES = (
     "optimised/level1/19_wide_loads.py",
-    "optimised/level1/89_shuffle_scan.py",
     "broken/level1/4_drops_the_last_term.py",
-    "broken/level1/1_missing_barrier.py",
     "broken/level1/47_drops_a_dimension.py",
 )
 ILLEGAL = "19_illegal_address.py"
