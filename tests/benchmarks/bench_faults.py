@@ -44,7 +44,6 @@ SOURCES = (
 ILLEGAL = "19_illegal_address.py"
 MOUNTED = "BENCH_FAULTS_MOUNTED"
 DISK_BYTES = 512 * 2**20
-FULL_DISK_CODE = 3
 
 KINDS = (
     ("harness.referee.worker", "referee"),
@@ -179,7 +178,7 @@ def disturbed(
             if now - last_kill > every_s * chance.uniform(0.5, 1.5):
                 last_kill = now
                 kill_one(found, process.pid, chance)
-            if now > next_disk and filled is None:
+            if now > next_disk and filled is None and os.path.ismount(disk):
                 fill(disk)
                 filled, found.full_disks = now, found.full_disks + 1
             if filled is not None and now - filled > 5.0:
@@ -237,10 +236,11 @@ def main() -> None:
     parser.add_argument("--stop-s", type=float, default=3600.0, help="end incomplete after so many seconds")
     parser.add_argument("--every-s", type=float, default=2.0, help="seconds between kills in the mean")
     parser.add_argument("--no-clock", action="store_true", help="leave the clock alone")
+    parser.add_argument("--no-disk", action="store_true", help="fill no disk, where nothing can be mounted")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     given, options = parser.parse_known_args()
-    if MOUNTED not in os.environ:  # a mount of its own, which ends with this process
+    if MOUNTED not in os.environ and not given.no_disk:  # a mount of its own, which ends with this process
         again = [sys.executable, "-m", "tests.benchmarks.bench_faults", *sys.argv[1:]]
         os.environ[MOUNTED] = "1"
         os.execvp("unshare", ["unshare", *([] if os.geteuid() == 0 else ["-r"]), "--mount", *again])
@@ -250,7 +250,8 @@ def main() -> None:
         folder.chmod(0o755)
         disk = folder / "disk"
         disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)], check=True)
+        if not given.no_disk:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)], check=True)
         common = [sys.executable, "-m", "harness", "eval", "--device", given.device, "--workload", "small", *options]
         make(folder / "each", len(SOURCES) + 1)
         alone = [*common, str(folder / "each"), "--out", str(folder / "alone"), "--run-id", "run"]
@@ -282,7 +283,8 @@ def main() -> None:
         finally:
             if given.json is not None:
                 given.json.with_suffix(".log").write_bytes((folder / "eval.log").read_bytes()[-200_000:])
-            subprocess.run(["umount", str(disk)], check=True)
+            if not given.no_disk:
+                subprocess.run(["umount", str(disk)], check=True)
     held = {**asdict(found), "exact": found.exact, "expected": expected}
     if given.json is not None:
         given.json.write_text(json.dumps(held, indent=1))
