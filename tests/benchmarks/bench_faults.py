@@ -1,7 +1,8 @@
 """Real evaluations under faults: `python -m tests.benchmarks.bench_faults [--solutions N] [--device host|cuda]`.
 
 Evaluates copies of a few solutions by `harness eval`: passing ones, wrong ones, and one whose kernel writes to an
-illegal address (on a GPU: an Xid in the driver's log). Meanwhile, at random:
+illegal address (on a GPU: an Xid in the driver's log). Meanwhile, after random numbers of records, so that a slow
+machine gets on, too:
 
 * processes of the run are killed (SIGKILL): referees, contestants, builders, zygotes, supervisors, compilers;
 * the conductor is killed (SIGKILL); its processes must end, and `--resume` continues;
@@ -43,6 +44,8 @@ SOURCES = (
 )
 ILLEGAL = "19_illegal_address.py"
 MOUNTED = "BENCH_FAULTS_MOUNTED"
+CONDUCTOR_EVERY, DISK_EVERY = 8, 12
+"""How many processes are killed for each kill of the conductor, and for each full disk."""
 DISK_BYTES = 512 * 2**20
 
 KINDS = (
@@ -154,13 +157,17 @@ def disturbed(
     chance: random.Random,
     limit_s: float,
     stop_s: float,
-    every_s: float,
+    every: float,
     environment: dict[str, str],
 ) -> None:
     """Run the command again and again until all is evaluated, with faults until the limit."""
-    begin, last_kill = time.monotonic(), time.monotonic()
-    conductor_every_s, disk_every_s = 8 * every_s, 12 * every_s
-    next_conductor, next_disk = begin + conductor_every_s, begin + disk_every_s
+    begin = time.monotonic()
+
+    def after(mean: float) -> int:
+        """The number of lines at which to hit next."""
+        return recorded(disk / "run") + max(1, round(mean * chance.uniform(0.5, 1.5)))
+
+    next_kill, next_conductor, next_disk = after(every), after(CONDUCTOR_EVERY * every), after(DISK_EVERY * every)
     filled: float | None = None
     log = (disk.parent / "eval.log").open("ab")
     while True:
@@ -175,17 +182,18 @@ def disturbed(
                 return
             if now - begin > limit_s:
                 continue
-            if now - last_kill > every_s * chance.uniform(0.5, 1.5):
-                last_kill = now
+            lines = recorded(disk / "run")
+            if lines >= next_kill:
                 kill_one(found, process.pid, chance)
-            if now > next_disk and filled is None and os.path.ismount(disk):
+                next_kill = after(every)
+            if lines >= next_disk and filled is None and os.path.ismount(disk):
                 fill(disk)
                 filled, found.full_disks = now, found.full_disks + 1
             if filled is not None and now - filled > 5.0:
                 (disk / "filler").unlink()
-                filled, next_disk = None, now + disk_every_s
-            if now > next_conductor:
-                next_conductor = now + conductor_every_s * chance.uniform(0.5, 1.5)
+                filled, next_disk = None, after(DISK_EVERY * every)
+            if lines >= next_conductor:
+                next_conductor = after(CONDUCTOR_EVERY * every)
                 others = below(process.pid)
                 process.kill()
                 process.wait()
@@ -197,7 +205,7 @@ def disturbed(
         found.exit_codes[process.returncode] += 1
         if filled is not None:
             (disk / "filler").unlink()
-            filled, next_disk = None, time.monotonic() + disk_every_s
+            filled, next_disk = None, after(DISK_EVERY * every)
         if process.returncode == 0:
             return
         if found.starts > 200:
@@ -234,7 +242,7 @@ def main() -> None:
     parser.add_argument("--device", default="host", choices=("host", "cuda"))
     parser.add_argument("--limit-s", type=float, default=1500.0, help="no faults after so many seconds")
     parser.add_argument("--stop-s", type=float, default=3600.0, help="end incomplete after so many seconds")
-    parser.add_argument("--every-s", type=float, default=2.0, help="seconds between kills in the mean")
+    parser.add_argument("--every", type=float, default=8.0, help="records between kills in the mean")
     parser.add_argument("--no-clock", action="store_true", help="leave the clock alone")
     parser.add_argument("--no-disk", action="store_true", help="fill no disk, where nothing can be mounted")
     parser.add_argument("--seed", type=int, default=0)
@@ -275,7 +283,7 @@ def main() -> None:
                 chance=random.Random(given.seed),
                 limit_s=given.limit_s,
                 stop_s=given.stop_s,
-                every_s=given.every_s,
+                every=given.every,
                 environment=environment,
             )
             found.wall_s = time.perf_counter() - begin
