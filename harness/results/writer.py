@@ -94,7 +94,7 @@ error.
 
 @dataclass(frozen=True, slots=True)
 class FinishedSolution:
-    """The facts of a record that decide whether a resumed run evaluates its solution again."""
+    """The facts of a record by which a resumed run skips its solution or not."""
 
     status: Status
     solution_digest: str

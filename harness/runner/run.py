@@ -227,6 +227,8 @@ class _Run:
         self._portion = portion
         self._futures: set[Future[SolutionFinished]] = set()
         self._messages: queue.SimpleQueue[Event | Future[SolutionFinished]] = queue.SimpleQueue()
+        self._heard: list[Event | Future[SolutionFinished]] = []
+        """Messages that were received and not heeded yet."""
         self._unfinished = len(jobs)
         self._left = Counter(job.problem.digest for job in jobs)
         self._failed = False
@@ -235,8 +237,9 @@ class _Run:
         self._faulty: set[str | None] = set()
 
     def deal(self, slots: int) -> None:
-        """Bring the solutions into an order in which each portion has problems for all slots."""
-        self._jobs = deque(job for _, job in dealt(((job.place, job) for job in self._jobs), slots))
+        """Order the solutions so that each of several portions suits all slots."""
+        if len(self._jobs) > self._portion:
+            self._jobs = deque(job for _, job in dealt(((job.place, job) for job in self._jobs), slots))
 
     def tell(self, event: Preparing) -> None:
         """Emit the progress of a preparation in the calling thread."""
@@ -298,29 +301,32 @@ class _Run:
             self._on_event(Noted(message=f"stopped at the first failure (-x): {which}; {again}"))
 
     def _heed(self, timeout_s: float | None = None) -> None:
-        """Wait for messages; write the records of all that have come at once, then emit the events.
+        """Wait for messages; write all their records at once, then emit the events.
 
-        Raises `queue.Empty` after the timeout.
+        After an interrupt the next call goes on with the same messages. Raises `queue.Empty` after the timeout.
         """
-        messages = [self._messages.get(timeout=timeout_s)]
+        heard = self._heard
+        if not heard:
+            heard.append(self._messages.get(timeout=timeout_s))
         with suppress(queue.Empty):
-            while len(messages) < MOST_AT_ONCE:
-                messages.append(self._messages.get_nowait())
+            while len(heard) < MOST_AT_ONCE:
+                heard.append(self._messages.get_nowait())
         events: list[Event] = []
         failures: list[BaseException] = []
-        for message in messages:
-            if not isinstance(message, Future):
-                events.append(message)
-                continue
-            self._unfinished -= 1
-            self._futures.discard(message)
+        cancelled = 0
+        for message in heard:
             try:
-                events.append(message.result())
+                events.append(message.result() if isinstance(message, Future) else message)
             except CancelledError:  # after an interrupt or a failure
-                self._cancelled += 1
-            except BaseException as error:
+                cancelled += 1
+            except Exception as error:
                 failures.append(error)
         self._store.append(*[event.record for event in events if isinstance(event, SolutionFinished)])
+        self._heard = []
+        settled = {message for message in heard if isinstance(message, Future)}
+        self._futures -= settled
+        self._unfinished -= len(settled)
+        self._cancelled += cancelled
         for event in events:
             self._on_event(event)
             if isinstance(event, SolutionFinished):

@@ -249,7 +249,7 @@ class BuildCache:
         self.evict()
 
     def _sweep(self) -> None:
-        """Remove drafts that killed processes left behind, if no other process uses the cache."""
+        """Remove drafts of killed processes, unless others use the cache."""
         folder = os.open(self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
