@@ -7,6 +7,7 @@ example, uses models of the `transformers` package and downloads their weights.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import sys
 
@@ -15,6 +16,7 @@ from harness.core import python_ast
 _PRETRAINED = "from_pretrained"
 
 
+@functools.lru_cache(maxsize=256)  # a problem has many solutions
 def unmet_need(source: str) -> str | None:
     """Say why no solution of a problem can be evaluated here.
 

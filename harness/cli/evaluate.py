@@ -13,7 +13,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -47,7 +47,15 @@ from harness.core.preparing import Preparing
 from harness.core.record import Record
 from harness.core.status import FAILED, Status
 from harness.results.manifest import SigningKey, write_manifest
-from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
+from harness.results.reader import (
+    RecordLines,
+    StoreError,
+    StoreUnavailable,
+    is_run,
+    latest_run,
+    new_run_id,
+    read_head,
+)
 from harness.results.writer import RunStore, other_settings, write_whole
 from harness.runner.executors.prestart import Prestart, start_ahead
 from harness.runner.service import ServiceError
@@ -325,10 +333,11 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
     from harness.report import board, terminal
     from harness.results.leaderboard import By, leaderboard
 
-    store = RunStore.open(settled.run_dir)
-    few = len(done.records) <= FEW
-    records, authors = store.records(), authors_in(store.head)
+    few, authors = len(done.records) <= FEW, authors_in(read_head(settled.run_dir))
+    named = {item.author for item in RecordLines(settled.run_dir)}
+    records: Iterable[Record] = RecordLines(settled.run_dir).newest()  # not a list: there may be very many
     if few:
+        store = RunStore.open(settled.run_dir)
         show_failures(store, [item for item in done.records if item.status is not Status.passed])
         # The host device times no GPU code: then no row would say more than the lines above.
         records = [item for item in done.records if item.speedup is not None]
@@ -337,10 +346,10 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
         count = len(done.rejected)
         say(f"{count} file{'' if count == 1 else 's'} not evaluated, without a record; the reasons are above")
     # For a single author, a table by author would have one row.
-    by = By.author if not few and len({item.author for item in records}) > 1 else By.solution
-    if records:
+    by = By.author if not few and len(named) > 1 else By.solution
+    if rows := leaderboard(records, by=by, authors=authors):
         title = [] if few else ["Leaderboard"]
-        put(*title, board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
+        put(*title, board.table(rows, by, most=CLOSING_ROWS))
     say(f"evidence, timing, build and log of a solution: harness show {shlex.quote(str(settled.run_dir))} NAME --all")
 
 
@@ -472,10 +481,12 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
             raise StoreError(f"{settled.out}: no run to resume; leave out --resume to start a new one")
         settled = dataclasses.replace(settled, run_id=latest.name)
     if settled.resume and is_run(settled.run_dir):
-        begun = RunStore.open(settled.run_dir)
-        for note in begun.notes:
+        lines = RecordLines(settled.run_dir)
+        for _ in lines:
+            pass
+        for note in lines.notes:
             say(f"{settled.run_dir}: {note}")
-        if others := other_settings(begun.head, settled.to_json()):
+        if others := other_settings(read_head(settled.run_dir), settled.to_json()):
             told = ", ".join(_told(name, value) for name, value in others.items())
             say(f"{settled.run_dir}: continues with other settings ({told}), for new records only; see run.yaml")
     return settled

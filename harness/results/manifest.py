@@ -30,6 +30,8 @@ BY_LINE = ("records.jsonl", "run.yaml")
 
 NO_CRYPTOGRAPHY = "signatures need the package cryptography: pip install 'kernel-harness[sign]'"
 
+_BLOCK_BYTES = 2**20
+
 MOST_LINES = 20
 """Most differing lines of a file that are named."""
 
@@ -98,10 +100,16 @@ def describe(folder: Path, signed_by: str | None = None) -> dict[str, Any]:
     """
     files, lines = {}, {}
     for path in _files(folder):
-        name, data = path.relative_to(folder).as_posix(), path.read_bytes()
-        files[name] = hashlib.sha256(data).hexdigest()
+        name, whole = path.relative_to(folder).as_posix(), hashlib.sha256()
+        parts: list[str] = []
+        with path.open("rb") as stream:  # a file of a long run may be larger than the memory
+            for block in stream if name in BY_LINE else iter(lambda: stream.read(_BLOCK_BYTES), b""):
+                whole.update(block)
+                if name in BY_LINE:
+                    parts += [hashlib.sha256(line).hexdigest()[:16] for line in block.splitlines(keepends=True)]
+        files[name] = whole.hexdigest()
         if name in BY_LINE:
-            lines[name] = [hashlib.sha256(line).hexdigest()[:16] for line in data.splitlines(keepends=True)]
+            lines[name] = parts
     return {"format": MANIFEST_FORMAT, "signed_by": signed_by, "files": files, "lines": lines}
 
 

@@ -13,10 +13,10 @@ import re
 import secrets
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 import msgspec
 import yaml
@@ -102,11 +102,85 @@ def log_name(label: str) -> str:
     return f"{readable}-{hashlib.sha256(label.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}.log"
 
 
-def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
-    """Read the records of a run.
+class RecordLines(Sequence[Record]):
+    """The records of a run, parsed from disk whenever they are iterated.
 
-    A damaged line is skipped with the warning `DamagedRecord`. A last one without a newline is no damage: a kill
-    truncated it. Empty lines are ignored.
+    So they take no memory, however many there are. A damaged line is skipped with the warning `DamagedRecord`. A last
+    one without a newline is no damage: a kill truncated it. Empty lines are ignored.
+
+    Args:
+        folder: The run's folder.
+        start: Where the first line begins in `records.jsonl`, in bytes.
+        end: Where the last line ends; None for all lines that the file has when it is read.
+
+    Raises:
+        StoreError: During iteration: the file is unreadable, or a record has a newer format.
+    """
+
+    def __init__(self, folder: Path, *, start: int = 0, end: int | None = None) -> None:
+        self._path = folder / "records.jsonl"
+        self._start, self._end = start, end
+        self._length: int | None = None
+        self.notes: list[str] = []
+        """Notes for the user; complete after an iteration."""
+        self.good_bytes = start
+        """Where the valid part of the file ends; known after an iteration."""
+
+    def __len__(self) -> int:
+        if self._length is None:
+            self._length = sum(1 for _ in self)
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[Record]:
+        self.notes, self.good_bytes = [], self._start
+        number = 0
+        for line in self._lines():
+            number += 1
+            if not line.strip():
+                self.good_bytes += len(line)
+                continue
+            try:
+                record = parse_line(line)
+            except NewerFormat as error:
+                raise StoreError(f"{self._path}:{number}: {error}, or remove this line") from error
+            except ValueError as error:
+                if isinstance(error, NotJson) and not line.endswith(b"\n"):
+                    self.notes = [cut_short(line)]
+                    return
+                _skip(f"{self._path}:{number}: {error}")
+            else:
+                yield record
+            self.good_bytes += len(line)
+
+    def newest(self) -> Iterator[Record]:
+        """Yield the records that count: the last one of each identity."""
+        last = {record.identity: number for number, record in enumerate(self)}
+        yield from (record for number, record in enumerate(self) if last.get(record.identity) == number)
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with self._path.open("rb") as stream:
+                begin = stream.seek(self._start)
+                for text in stream:
+                    if self._end is not None and begin >= self._end:
+                        return
+                    begin += len(text)
+                    yield from text.splitlines(keepends=True)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(f"{self._path}: can't be read: {error.strerror or error}") from error
+
+
+def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
+    """Read the records of a run, as `RecordLines`.
 
     Args:
         folder: The run's folder.
@@ -117,29 +191,8 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
     Raises:
         StoreError: The file is unreadable, or a record has a newer format.
     """
-    path = folder / "records.jsonl"
-    try:
-        data = path.read_bytes() if path.exists() else b""
-    except OSError as error:
-        raise StoreError(f"{path}: can't be read: {error.strerror or error}") from error
-    records: list[Record] = []
-    start = 0
-    for number, line in enumerate(data.splitlines(keepends=True), start=1):
-        if not line.strip():
-            start += len(line)
-            continue
-        try:
-            records.append(parse_line(line))
-        except NewerFormat as error:
-            raise StoreError(f"{path}:{number}: {error}, or remove this line") from error
-        except NotJson as error:
-            if not line.endswith(b"\n"):
-                return records, [cut_short(line)], start
-            _skip(f"{path}:{number}: {error}")
-        except ValueError as error:
-            _skip(f"{path}:{number}: {error}")
-        start += len(line)
-    return records, [], start
+    lines = RecordLines(folder)
+    return list(iter(lines)), lines.notes, lines.good_bytes
 
 
 def parse_line(line: bytes) -> Record:

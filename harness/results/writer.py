@@ -1,7 +1,7 @@
 """Write runs to disk: append-only records, run metadata, logs; resume.
 
     <out>/<run-id>/run.yaml         format, start time, number of solutions, configuration, environment, authors
-    <out>/<run-id>/records.jsonl    one record per line, flushed to disk before the next one is written
+    <out>/<run-id>/records.jsonl    one record per line, flushed to disk before the next ones are written
     <out>/<run-id>/logs/            one file per solution
     <out>/<run-id>/manifest.json    digests of these files, written when the run ends (`manifest.py`)
 
@@ -18,8 +18,10 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,6 +35,7 @@ from harness.core.status import Status
 from harness.results.manifest import MANIFEST, SIGNATURE, remove_manifest, write_manifest
 from harness.results.reader import (
     Identity,
+    RecordLines,
     StoreError,
     StoreUnavailable,
     find_runs,
@@ -89,6 +92,15 @@ error.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedSolution:
+    """The facts of a record by which a resumed run skips its solution or not."""
+
+    status: Status
+    solution_digest: str
+    problem_digest: str
+
+
 class RunStore:
     """The folder of one run.
 
@@ -96,7 +108,14 @@ class RunStore:
     """
 
     def __init__(
-        self, folder: Path, *, lines: list[Record], notes: Sequence[str], descriptor: int | None, made: bool = False
+        self,
+        folder: Path,
+        *,
+        lines: list[Record],
+        notes: Sequence[str],
+        descriptor: int | None,
+        made: bool = False,
+        recorded: dict[Identity, FinishedSolution] | None = None,
     ) -> None:
         self.folder = folder
         self._made = made
@@ -104,6 +123,7 @@ class RunStore:
         """Notes for the user about the folder, such as a truncated last line."""
         self._lines = lines
         self._descriptor = descriptor
+        self._recorded = recorded
         # While a run is being written, records are kept on disk only: there may be very many.
         self._end = os.fstat(descriptor).st_size if descriptor is not None else 0
 
@@ -194,14 +214,16 @@ class RunStore:
         try:
             (folder / "logs").mkdir(exist_ok=True)
             descriptor = _open_locked(folder, os.O_CREAT)
-            records, notes, good_bytes = read_records(folder)
+            lines = RecordLines(folder)
+            recorded = _last_lines(lines)
+            good_bytes = lines.good_bytes
             remove_manifest(folder)
             os.ftruncate(descriptor, good_bytes)
             if good_bytes and os.pread(descriptor, 1, good_bytes - 1) != b"\n":
                 os.write(descriptor, b"\n")
             head.setdefault("format", RUN_FORMAT)
             if asked is not None:
-                head["solutions"] = _solutions(head, config, {record.identity for record in records}, asked)
+                head["solutions"] = _solutions(head, config, recorded, asked)
             _introduce(head, authors or {})
             now, others = timestamp(), other_settings(head, config)
             head["resumed_at"] = [*_entries(head, "resumed_at"), now]
@@ -214,7 +236,7 @@ class RunStore:
             if isinstance(error, OSError):
                 raise _unwritable(folder, error, "fix that, then resume the run") from error
             raise
-        return cls(folder, lines=[], notes=notes, descriptor=descriptor)
+        return cls(folder, lines=[], notes=lines.notes, descriptor=descriptor, recorded=recorded)
 
     @classmethod
     def open(cls, folder: Path) -> RunStore:
@@ -238,31 +260,28 @@ class RunStore:
         """Content of `run.yaml`; empty if there is none."""
         return read_head(self.folder)
 
-    def append(self, record: Record) -> None:
-        """Append one record and wait until all of it is on disk; on an error, nothing is.
+    def append(self, *records: Record) -> None:
+        """Append records and wait until all of them are on disk; on an error, none is.
 
         Args:
-            record: The record.
+            *records: The records. Several take hardly longer than one, because the disk is waited for once.
 
         Raises:
             StoreUnavailable: The disk is full or read-only, or the file was removed.
-            StoreError: The run is open for reading only, or the record contains NaN.
+            StoreError: The run is open for reading only, or a record contains NaN.
         """
         if self._descriptor is None:
             raise StoreError(f"{self.folder}: opened for reading only; use create or resume to write")
-        try:
-            line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
-        except (TypeError, ValueError) as error:
-            raise StoreError(f"record of {record.solution}: not JSON: {error}") from error
+        data = b"".join(map(_line, records))
         if not os.fstat(self._descriptor).st_nlink:
             raise removed(self.folder)
         try:
-            self._check_room(len(line))
+            self._check_room(len(data))
             # An earlier append that failed or was interrupted may have left part of a line.
             os.ftruncate(self._descriptor, self._end)
             done = 0
-            while done < len(line):
-                done += os.write(self._descriptor, line[done:])
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
             os.fsync(self._descriptor)
         except OSError as error:
             with suppress(OSError):
@@ -271,7 +290,8 @@ class RunStore:
                 f"{self.folder}: can't be written: {error.strerror or error}; fix that (such as free disk space), then "
                 f"continue with --resume --run-id {self.folder.name}; finished records are kept"
             ) from error
-        self._end += len(line)
+        self._end += len(data)
+        self._recorded = None
 
     def _check_room(self, needed_bytes: int) -> None:
         assert self._descriptor is not None
@@ -328,13 +348,21 @@ class RunStore:
         except OSError as error:
             raise StoreUnavailable(f"{self.folder}: can't be written: {error.strerror or error}") from error
 
-    def finished(self) -> dict[Identity, Record]:
-        """Return the records that a resumed run need not evaluate again, by identity.
+    @property
+    def end(self) -> int:
+        """Where the next record begins in `records.jsonl`, in bytes."""
+        return self._end
 
-        A `harness_error` is not among them. The caller compares `solution_digest` and `problem_digest`, since a changed
-        file has to be evaluated again.
+    def finished(self) -> dict[Identity, FinishedSolution]:
+        """Return the solutions that a resumed run need not evaluate again, by identity.
+
+        Those with a `harness_error` are not among them. The caller compares `solution_digest` and `problem_digest`,
+        since a changed file has to be evaluated again.
         """
-        return {item.identity: item for item in self.records() if item.status is not Status.harness_error}
+        recorded, self._recorded = self._recorded, None  # as `resume` has just read them
+        if recorded is None:
+            recorded = _last_lines(self._lines if self._descriptor is None else RecordLines(self.folder))
+        return {identity: item for identity, item in recorded.items() if item.status is not Status.harness_error}
 
     def log_path(self, label: str) -> Path:
         """Return the path of the log of a solution, by its label (`Solution.label`)."""
@@ -362,6 +390,24 @@ class RunStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _line(record: Record) -> bytes:
+    try:
+        return json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"record of {record.solution}: not JSON: {error}") from error
+
+
+def _last_lines(records: Iterable[Record]) -> dict[Identity, FinishedSolution]:
+    """Return the facts of the last record of each identity."""
+    found: dict[Identity, FinishedSolution] = {}
+    for record in records:
+        problem, solution, device, workload = record.identity
+        # Most records share these texts: a copy of each would be most of the memory.
+        identity = (sys.intern(problem), solution, sys.intern(device), sys.intern(workload))
+        found[identity] = FinishedSolution(record.status, record.solution_digest, sys.intern(record.problem_digest))
+    return found
 
 
 @contextmanager

@@ -15,12 +15,11 @@ from harness.catalog import CatalogError, RejectedFile, find_solutions, load_pro
 from harness.catalog.problems import WORKLOADS_FILE
 from harness.core.config import RunConfig
 from harness.core.problem import Problem, Solution, Workload
-from harness.core.record import Record
 from harness.core.status import FAILED, Failure, Status
 from harness.referee.small_sizes import SMALL, UNDERIVED
 from harness.results.reader import Identity, latest_run
 from harness.results.selection import has_status, is_named
-from harness.results.writer import RunStore
+from harness.results.writer import FinishedSolution, RunStore
 from harness.runner.group import Group
 
 T = TypeVar("T")
@@ -56,6 +55,14 @@ class PlannedSolution:
         """
         return self.solution.failure or self.problem.failure
 
+    @property
+    def place(self) -> Hashable:
+        """Key of the problem and workload that a referee keeps loaded.
+
+        Solutions with the same key are evaluated one after another.
+        """
+        return self.problem.digest, self.workload.name, str(sorted(self.workload.sizes.items()))
+
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class PendingSolution:
@@ -70,15 +77,6 @@ class PendingSolution:
     job: PlannedSolution
     log_path: Path
     losses: int = 0
-
-    @property
-    def place(self) -> Hashable:
-        """Key of the problem and workload that a referee keeps loaded.
-
-        Solutions with the same key are evaluated one after another.
-        """
-        workload = self.job.workload
-        return self.job.problem.digest, workload.name, str(sorted(workload.sizes.items()))
 
 
 def plan(config: RunConfig, on_rejected: Callable[[RejectedFile], None] | None = None) -> list[PlannedSolution]:
@@ -183,7 +181,7 @@ def identity_of(job: PlannedSolution, config: RunConfig) -> Identity:
     return job.problem.id, job.solution.label, config.device.value, job.workload.name
 
 
-def is_done(job: PlannedSolution, config: RunConfig, finished: Mapping[Identity, Record]) -> bool:
+def is_done(job: PlannedSolution, config: RunConfig, finished: Mapping[Identity, FinishedSolution]) -> bool:
     """Return whether a resumed run has this solution's verdict already.
 
     The verdict must be of the same file contents, and not a `harness_error`.

@@ -254,11 +254,13 @@ def record_of(
 
 def _join_logs(log_path: Path, run_log: Path | None, detail: str) -> None:
     """Join the build's output, the solution's output and the details in one file."""
-    with log_path.open("ab") as log:
-        if run_log is not None and run_log.exists():
-            output = run_log.read_bytes()
-            run_log.unlink()
+    output = b""
+    if run_log is not None and run_log.exists():
+        output = run_log.read_bytes()
+        run_log.unlink()
+    if output or detail:  # an empty file for each solution of a long run would be many
+        with log_path.open("ab") as log:
             if output:
                 log.write(b"\n== output of the solution's process ==\n" + output)
-        if detail:
-            log.write(b"\n== details ==\n" + detail.encode(errors="replace") + b"\n")
+            if detail:
+                log.write(b"\n== details ==\n" + detail.encode(errors="replace") + b"\n")

@@ -11,7 +11,7 @@ import importlib.util
 import queue
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
@@ -27,16 +27,26 @@ from harness.core.environment import Environment
 from harness.core.preparing import Preparing, TellPreparing
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.results.reader import StoreError, StoreUnavailable
+from harness.results.reader import RecordLines, StoreError, StoreUnavailable
 from harness.results.writer import RunStore, removed
 from harness.runner.events import Event, Noted, RunStarted, SolutionFinished
 from harness.runner.executors import Executor, ExecutorError, SlotLost
 from harness.runner.executors.prestart import Prestart
 from harness.runner.executors.problem_faults import EVIDENCE
 from harness.runner.plan import PendingSolution, PlannedSolution, identity_of, is_done, plan
+from harness.runner.scheduler import dealt
 
 GRACE_S = 20.0
 """How long evaluations may go on after an interrupt, in seconds."""
+
+PORTION = 4096
+"""Most solutions of a run that its runner has at a time; more follow when half of them have their records.
+
+Each takes about 3 KB of memory meanwhile. Among so many, each of several slots finds a problem of its own.
+"""
+
+MOST_AT_ONCE = 256
+"""Most messages that are received, and most records that are written, at once."""
 
 MAX_REJECTED_LINES = 50
 """Most rejected files that are named one by one; a folder of helpers may have thousands."""
@@ -50,14 +60,14 @@ class RunSummary:
 
     Attributes:
         run_dir: The run's folder.
-        records: Records of the solutions that were evaluated.
+        records: Records of the solutions that were evaluated; iterating them reads them from disk.
         skipped: Number of solutions that had a record already.
         wall_s: Duration in seconds.
         rejected: Files that can't be evaluated: they have no record.
     """
 
     run_dir: Path
-    records: tuple[Record, ...]
+    records: Sequence[Record]
     skipped: int
     wall_s: float
     rejected: tuple[RejectedFile, ...] = ()
@@ -67,7 +77,7 @@ class Submits(Protocol):
     """Evaluates the solutions of a run: its own `Runner`, or a server."""
 
     def submit(
-        self, works: Sequence[PendingSolution], notify: Callable[[Event], None], /
+        self, works: Sequence[PendingSolution], notify: Callable[[Event], None], /, *, last: bool
     ) -> list[Future[SolutionFinished]]: ...
 
     def cancel(self, futures: Collection[Future[SolutionFinished]], /) -> int: ...
@@ -130,6 +140,7 @@ def evaluate_run(
         )
     )
     with store:
+        began_at = store.end
         finished = store.finished() if config.resume else {}
         pending = [job for job in jobs if not is_done(job, config, finished)]
         del finished
@@ -141,7 +152,8 @@ def evaluate_run(
         ]
         if pending:
             elsewhere = runner is not None
-            run = _Run(config, store, on_event, pending)
+            # A server gets all at once, since several runs may use it.
+            run = _Run(config, store, on_event, pending, portion=PORTION if runner is None else len(pending))
             with ExitStack() as stack:
                 try:
                     if runner is None:
@@ -152,6 +164,7 @@ def evaluate_run(
                         used = executor or stack.enter_context(
                             open_executor(config, environment, logs, ahead, run.tell)
                         )
+                        run.deal(len(used.slots))
                         first_on_cpu = open_cascade(
                             config,
                             environment,
@@ -172,14 +185,13 @@ def evaluate_run(
                     run.run(runner, first)
                 except Exception:
                     with suppress(StoreError, OSError):  # a removed folder is the error that is raised already
-                        if not resumed and elsewhere and not store.records():  # as above: the server refused the run
+                        if not resumed and elsewhere and not store.end:  # as above: the server refused the run
                             store.withdraw()
                     raise
         else:
             for event in first:
                 on_event(event)
-        wanted = {job.solution.label for job in pending}
-        records = tuple(record for record in store.records() if record.solution in wanted)
+        records = RecordLines(config.run_dir, start=began_at, end=store.end)
         wall_s = time.perf_counter() - begin
         store.note_session({"evaluated": len(pending), "skipped": len(jobs) - len(pending), "wall_s": wall_s})
     return RunSummary(
@@ -210,19 +222,35 @@ class _Run:
     """One run in progress: receives finished futures and events in the calling thread."""
 
     def __init__(
-        self, config: RunConfig, store: RunStore, on_event: Callable[[Event], None], jobs: Sequence[PlannedSolution]
+        self,
+        config: RunConfig,
+        store: RunStore,
+        on_event: Callable[[Event], None],
+        jobs: Sequence[PlannedSolution],
+        *,
+        portion: int,
     ) -> None:
         self._config = config
         self._store = store
         self._on_event = on_event
-        self._works = [PendingSolution(job=job, log_path=store.log_path(job.solution.label)) for job in jobs]
+        self._jobs = deque(jobs)
+        """Solutions that the runner does not have yet."""
+        self._portion = portion
+        self._futures: set[Future[SolutionFinished]] = set()
         self._messages: queue.SimpleQueue[Event | Future[SolutionFinished]] = queue.SimpleQueue()
+        self._heard: list[Event | Future[SolutionFinished]] = []
+        """Messages that were received and not heeded yet."""
         self._unfinished = len(jobs)
         self._left = Counter(job.problem.digest for job in jobs)
         self._failed = False
         self._cancelled = 0
         self._thread = threading.get_ident()
         self._faulty: set[str | None] = set()
+
+    def deal(self, slots: int) -> None:
+        """Order the solutions so that each of several portions suits all slots."""
+        if len(self._jobs) > self._portion:
+            self._jobs = deque(job for _, job in dealt(((job.place, job) for job in self._jobs), slots))
 
     def tell(self, event: Preparing) -> None:
         """Emit the progress of a preparation in the calling thread."""
@@ -233,54 +261,90 @@ class _Run:
 
         Raises the error that ends the run.
         """
-        futures = runner.submit(self._works, self._messages.put)
-        for future in futures:
-            future.add_done_callback(self._messages.put)
+        self._submit(runner)
         try:
             for event in first:  # after `submit`: a display may take long to import
                 self._on_event(event)
             while self._unfinished:
-                self._heed(self._messages.get())
+                self._heed()
                 if self._failed and self._config.stop_at_failure:
-                    self._stop(runner, futures)
+                    self._stop(runner)
+                elif len(self._futures) <= self._portion // 2:
+                    self._submit(runner)
         except KeyboardInterrupt:
-            if judging := runner.cancel(futures):
+            if judging := self._cancel(runner):
                 several = "s" if judging > 1 else ""
                 what = f"finishing the {judging} solution{several} under evaluation; interrupt again to end at once"
                 self._on_event(Noted(message=f"interrupted: {what}"))
             deadline = time.monotonic() + GRACE_S
             with suppress(queue.Empty):
                 while self._unfinished:
-                    self._heed(self._messages.get(timeout=max(0.0, deadline - time.monotonic())))
+                    self._heed(max(0.0, deadline - time.monotonic()))
             raise
 
-    def _stop(self, runner: Submits, futures: Sequence[Future[SolutionFinished]]) -> None:
+    def _submit(self, runner: Submits) -> None:
+        """Fill up what the runner has, if solutions are left."""
+        count = min(len(self._jobs), self._portion - len(self._futures))
+        if not count:
+            return
+        jobs = [self._jobs.popleft() for _ in range(count)]
+        works = [PendingSolution(job=job, log_path=self._store.log_path(job.solution.label)) for job in jobs]
+        futures = runner.submit(works, self._messages.put, last=not self._jobs)
+        self._futures.update(futures)
+        for future in futures:
+            future.add_done_callback(self._messages.put)
+
+    def _cancel(self, runner: Submits) -> int:
+        """Cancel the solutions that are not under evaluation; return how many go on."""
+        self._cancelled += len(self._jobs)
+        self._unfinished -= len(self._jobs)
+        self._jobs.clear()
+        return runner.cancel(self._futures)
+
+    def _stop(self, runner: Submits) -> None:
         """Cancel the solutions that are not under evaluation, and finish the others."""
-        runner.cancel(futures)
+        self._cancel(runner)
         while self._unfinished:
-            self._heed(self._messages.get())
+            self._heed()
         if self._cancelled:
             again = f"--resume --run-id {self._config.run_id} without -x evaluates the rest"
             which = f"{self._cancelled} solution{'' if self._cancelled == 1 else 's'} not evaluated"
             self._on_event(Noted(message=f"stopped at the first failure (-x): {which}; {again}"))
 
-    def _heed(self, message: Event | Future[SolutionFinished]) -> None:
-        """Emit an event, or write the record of a finished future."""
-        if not isinstance(message, Future):
-            self._on_event(message)
-            return
-        self._unfinished -= 1
-        try:
-            finished = message.result()
-        except CancelledError:  # after an interrupt or a failure
-            self._cancelled += 1
-            return
-        except BaseException as error:
-            raise self._explained(error) from None
-        self._store.append(finished.record)
-        self._failed = self._failed or finished.record.status is not Status.passed
-        self._on_event(finished)
-        self._tell_fault(finished.record)
+    def _heed(self, timeout_s: float | None = None) -> None:
+        """Wait for messages; write all their records at once, then emit the events.
+
+        After an interrupt the next call goes on with the same messages. Raises `queue.Empty` after the timeout.
+        """
+        heard = self._heard
+        if not heard:
+            heard.append(self._messages.get(timeout=timeout_s))
+        with suppress(queue.Empty):
+            while len(heard) < MOST_AT_ONCE:
+                heard.append(self._messages.get_nowait())
+        events: list[Event] = []
+        failures: list[BaseException] = []
+        cancelled = 0
+        for message in heard:
+            try:
+                events.append(message.result() if isinstance(message, Future) else message)
+            except CancelledError:  # after an interrupt or a failure
+                cancelled += 1
+            except Exception as error:
+                failures.append(error)
+        self._store.append(*[event.record for event in events if isinstance(event, SolutionFinished)])
+        self._heard = []
+        settled = {message for message in heard if isinstance(message, Future)}
+        self._futures -= settled
+        self._unfinished -= len(settled)
+        self._cancelled += cancelled
+        for event in events:
+            self._on_event(event)
+            if isinstance(event, SolutionFinished):
+                self._failed = self._failed or event.record.status is not Status.passed
+                self._tell_fault(event.record)
+        if failures:
+            raise self._explained(failures[0], self._unfinished + len(failures)) from None
 
     def _tell_fault(self, record: Record) -> None:
         """Note, once per faulty problem, how many other solutions it affects."""
@@ -293,10 +357,9 @@ class _Run:
             others = f"; {which} of this problem will get the same record without evaluation" if left else ""
             self._on_event(Noted(message=f"{record.reason}{others}"))
 
-    def _explained(self, error: BaseException) -> BaseException:
-        """Return the error that ends the run if a solution can get no record."""
+    def _explained(self, error: BaseException, rest: int) -> BaseException:
+        """Return the error that ends the run if so many solutions can get no record."""
         if isinstance(error, SlotLost):
-            rest = self._unfinished + 1
             which = f"{rest} solutions" if rest > 1 else "1 solution"
             return ExecutorError(f"{error}; fix the device, then evaluate the other {which} with --resume")
         if not isinstance(error, OSError):

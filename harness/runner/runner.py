@@ -85,8 +85,8 @@ class Runner(Generic[T]):
         config: Settings of the run.
         environment: Facts about this machine.
         deliver: Turns a solution and its `SolutionFinished` into the result of the future, on a thread of the runner.
-        once: Whether the first `submit` brings all solutions: its threads end with them, and slots change problems as
-            rarely as possible.
+        once: Whether its solutions are those of one run: its threads end with the `last` ones, and slots change
+            problems as rarely as possible.
         cascade: Judges each solution before its build; `close` and `end` close it, too.
     """
 
@@ -107,8 +107,10 @@ class Runner(Generic[T]):
         self._small_sizes = SmallSizes(config.cache_dir, config.cache_limit_bytes)
         builders = max(1, executor.builders)
         self._schedule: Schedule[PendingSolution, Built] = Schedule(
-            (), ahead=AHEAD + builders, more=True, slots=len(self._slots)
+            (), ahead=AHEAD + builders, more=True, slots=len(self._slots), fair=not once
         )
+        self._run_key = secrets.token_hex(32)
+        """Key of the secret shapes of a run."""
         self._lock = threading.Lock()
         self._pending: dict[PendingSolution, tuple[Future[T], Notify]] = {}
         """The future of each solution without a result. Only the thread that removes it here settles it."""
@@ -135,17 +137,20 @@ class Runner(Generic[T]):
         """
         return threading.current_thread() in self._threads
 
-    def submit(self, works: Sequence[PendingSolution], notify: Notify = lambda event: None) -> list[Future[T]]:
+    def submit(
+        self, works: Sequence[PendingSolution], notify: Notify = lambda event: None, *, last: bool = True
+    ) -> list[Future[T]]:
         """Queue solutions, and return the future of each.
 
         Args:
             works: The solutions.
             notify: Gets their `BuildFinished` events and notes for the user, on a thread of the runner. It is dropped
                 with the last of these futures.
+            last: Whether no solutions of the run follow; only heeded with `once`.
         """
         if self._config.shapes:
-            # Solutions of one call are comparable; later ones may be written by readers of earlier results.
-            key = secrets.token_hex(32)
+            # Solutions of one call or run are comparable; later ones may be written by readers of earlier results.
+            key = self._run_key if self._once else secrets.token_hex(32)
             for work in works:
                 work.job = replace(work.job, shape_key=work.job.shape_key or key)
         futures: list[Future[T]] = [Future() for _ in works]
@@ -157,7 +162,8 @@ class Runner(Generic[T]):
                 future.set_exception(over)
             else:
                 future.add_done_callback(partial(self._forget, work))
-        self._schedule.add(dealt(((work.place, work) for work in works), len(self._slots)), last=self._once)
+        order = dealt(((work.job.place, work) for work in works), len(self._slots))
+        self._schedule.add(order, last=self._once and last)
         return futures
 
     def cancel(self, futures: Collection[Future[T]]) -> int:

@@ -82,12 +82,12 @@ def dealt(jobs: Iterable[tuple[Hashable, J]], slots: int) -> list[tuple[Hashable
     Each problem goes to the slot with the fewest solutions so far, and one solution of each slot follows another. So
     each slot has a problem of its own from the first build on, and about as many solutions as the others.
     """
-    problems: dict[Hashable, list[tuple[Hashable, J]]] = {}
+    problems: dict[Hashable, list[J]] = {}
     for problem, job in jobs:
-        problems.setdefault(problem, []).append((problem, job))
+        problems.setdefault(problem, []).append(job)
     hands: list[list[tuple[Hashable, J]]] = [[] for _ in range(max(1, slots))]
-    for held in problems.values():
-        min(hands, key=len).extend(held)
+    for problem, held in problems.items():
+        min(hands, key=len).extend((problem, job) for job in held)
     return [job for row in itertools.zip_longest(*hands) for job in row if job is not None]
 
 
@@ -96,12 +96,24 @@ class Schedule(Generic[J, B]):
 
     `stop` wakes every blocked call. `ahead` limits how many may be built and not evaluated. With `more`, solutions may
     be added later (`add`) until the last ones or `stop`. `slots` is the number of slots, whether they are ready or not.
+    If `fair`, no solution is passed over for long while others keep coming; else problems change as rarely as possible.
     """
 
-    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False, slots: int = 1) -> None:
-        self._waiting = deque(jobs)
+    def __init__(
+        self,
+        jobs: Iterable[tuple[Hashable, J]],
+        *,
+        ahead: int,
+        more: bool = False,
+        slots: int = 1,
+        fair: bool = True,
+    ) -> None:
+        self._waiting: dict[Hashable, deque[tuple[int, J]]] = {}
+        """The solutions that wait for a build, by problem, each with its number in the order of arrival."""
+        self._arrivals = itertools.count()
         self._ahead = ahead
         self._more = more
+        self._fair = fair
         self._slots = slots
         self._left_behind = 0
         """How often others were built before the solution that has waited longest and may be built."""
@@ -118,12 +130,25 @@ class Schedule(Generic[J, B]):
         self._meant: dict[str, list[BuiltSolution[J, B]]] = {}
         self._stopped = False
         self._changed = threading.Condition(threading.RLock())
+        self._append(jobs)
+
+    def _append(self, jobs: Iterable[tuple[Hashable, J]]) -> None:
+        for problem, job in jobs:
+            self._waiting.setdefault(problem, deque()).append((next(self._arrivals), job))
+
+    def _arrival(self, problem: Hashable) -> int:
+        """Return the number of the problem's solution that has waited longest."""
+        return self._waiting[problem][0][0]
+
+    def _coming(self, problem: Hashable) -> int:
+        """Return how many of the problem's solutions are not built yet."""
+        return len(self._waiting.get(problem, ())) + sum(each == problem for each, _ in self._building)
 
     def add(self, jobs: Iterable[tuple[Hashable, J]], *, last: bool = False) -> None:
         """Append solutions, the `last` ones or not; ignored after `stop`."""
         with self._changed:
             if not self._stopped:
-                self._waiting.extend(jobs)
+                self._append(jobs)
                 self._more = not last
                 self._changed.notify_all()
 
@@ -152,25 +177,27 @@ class Schedule(Generic[J, B]):
         slots = max(1, self._slots)
         built = Counter([ready.problem for ready in self._ready])
         built.update(problem for problem, _ in self._building)
-        below = [n for n, (problem, _) in enumerate(self._waiting) if built[problem] < self._ahead // slots] or [0]
-        number = below[0]
-        if self._more and self._left_behind < MOST_PASSED_OVER:
-            number = self._one_for_each(slots, below, built)
-        self._left_behind = 0 if number == below[0] else self._left_behind + 1
-        chosen = self._waiting[number]
-        del self._waiting[number]
-        return chosen
+        below = [problem for problem in self._waiting if built[problem] < self._ahead // slots]
+        below = below or [min(self._waiting, key=self._arrival)]
+        problem = first = min(below, key=self._arrival)
+        if self._more and self._fair and self._left_behind < MOST_PASSED_OVER:
+            problem = self._one_for_each(slots, below, built)
+        self._left_behind = 0 if problem == first else self._left_behind + 1
+        _, job = self._waiting[problem].popleft()
+        if not self._waiting[problem]:
+            del self._waiting[problem]
+        return problem, job
 
-    def _one_for_each(self, slots: int, among: Sequence[int], built: Mapping[Hashable, int]) -> int:
-        """Return a solution of a new problem while there are fewer problems than slots.
+    def _one_for_each(self, slots: int, among: Sequence[Hashable], built: Mapping[Hashable, int]) -> Hashable:
+        """Return a new problem while there are fewer problems than slots.
 
-        Those with builds under way or ready count. After that, return one of the problem with the fewest builds.
+        Those with builds under way or ready count. After that, return the problem with the fewest builds.
         """
-        new = [number for number in among if self._waiting[number][0] not in built]
-        others = [number for number in among if self._waiting[number][0] in built]
+        new = [problem for problem in among if problem not in built]
+        others = [problem for problem in among if problem in built]
         if new and (len(built) < slots or not others):
-            return new[0]
-        return min(others, key=lambda number: built[self._waiting[number][0]])
+            return min(new, key=self._arrival)
+        return min(others, key=lambda problem: (built[problem], self._arrival(problem)))
 
     def built(self, ready: BuiltSolution[J, B]) -> bool:
         """Note a successful build of `next_build`.
@@ -199,10 +226,13 @@ class Schedule(Generic[J, B]):
         Returns all removed solutions, and those of them that were built.
         """
         with self._changed:
-            waiting = [job for _, job in self._waiting if job in jobs]
+            waiting = [job for held in self._waiting.values() for _, job in held if job in jobs]
             ready = [each for each in self._ready if each.job in jobs]
             building = [job for _, job in self._building if job in jobs and job not in self._withdrawn]
-            self._waiting = deque(each for each in self._waiting if each[1] not in jobs)
+            for problem, held in list(self._waiting.items()):
+                self._waiting[problem] = deque(each for each in held if each[1] not in jobs)
+                if not self._waiting[problem]:
+                    del self._waiting[problem]
             self._ready = deque(each for each in self._ready if each.job not in jobs)
             self._withdrawn.update(building)
             self._changed.notify_all()
@@ -258,19 +288,20 @@ class Schedule(Generic[J, B]):
         Empty if the slot's problem has more to come, or everything is for others. Problems of no other slot come first:
         those with most builds under way, then in the order of evaluation.
         """
-        coming = Counter(problem for problem, _ in (*self._building, *self._waiting))
-        if coming[self._at.get(slot)]:
+        if self._coming(self._at.get(slot)):
             return ()
         others = Counter(problem for name, problem in self._at.items() if name != slot)
         under_way = Counter(problem for problem, _ in self._building)
+        coming = dict.fromkeys((*under_way, *sorted(self._waiting, key=self._arrival)))
         free = sorted((problem for problem in coming if not others[problem]), key=lambda each: -under_way[each])
-        shared = [problem for problem in coming if 0 < others[problem] < coming[problem]]
-        likely = free[:MOST_FORESEEN] or sorted(shared, key=lambda each: others[each] - coming[each])[:1]
+        shared = [problem for problem in coming if 0 < others[problem] < self._coming(problem)]
+        likely = free[:MOST_FORESEEN] or sorted(shared, key=lambda each: others[each] - self._coming(each))[:1]
         if not likely:
             return ()
         self._at[slot] = likely[0]
-        jobs = (*self._building, *self._waiting)
-        return tuple(next(job for problem, job in jobs if problem == each) for each in likely)
+        first = {problem: held[0][1] for problem, held in self._waiting.items() if problem in likely}
+        first |= {problem: job for problem, job in reversed(self._building) if problem in likely}
+        return tuple(first[problem] for problem in likely)
 
     def upcoming(self, slot: str, count: int) -> list[BuiltSolution[J, B]]:
         """Return the solutions that this slot will probably take next, at most `count`.
@@ -291,7 +322,7 @@ class Schedule(Generic[J, B]):
 
     def _overdue(self, among: Sequence[BuiltSolution[J, B]], passed_over: int) -> BuiltSolution[J, B] | None:
         """Return the solution that was passed over too often, if it is among these."""
-        due = self._more and passed_over >= MOST_PASSED_OVER
+        due = self._more and self._fair and passed_over >= MOST_PASSED_OVER
         return self._ready[0] if due and any(ready is self._ready[0] for ready in among) else None
 
     def _for(self, slot: str, apart_from: Sequence[BuiltSolution[J, B]] = ()) -> list[BuiltSolution[J, B]]:
@@ -309,7 +340,7 @@ class Schedule(Generic[J, B]):
         for name, meant in self._meant.items():
             if name != slot:
                 others += {held.problem for held in meant} - {self._at.get(name)}
-        coming = Counter(problem for problem, _ in (*self._building, *self._waiting))
+        coming = {problem: self._coming(problem) for problem in counts}
         problem = choose(counts, at, others, coming)
         return next(ready for ready in among if ready.problem == problem)
 

@@ -19,7 +19,6 @@ import re
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +35,6 @@ _MODULE = "module.so"
 _ENTRY = "entry.json"
 _KEY = re.compile(r"[0-9a-f]{64}")
 _PUBLISH_TRIES = 100
-_STALE_S = 24 * 3600.0
-"""Age at which a draft is removed. No build takes as long."""
 _PUTS_A_LOOK = 128
 _KEPT_AFTER_EVICTION = 0.9
 """Share of the limit down to which eviction removes entries, so that it does not run for every new entry."""
@@ -111,6 +108,8 @@ class BuildCache:
             for folder in (self._entries, self._locks, self._drafts):
                 folder.mkdir(parents=True, exist_ok=True)
             self._sweep()
+            self._in_use = _Lease(self._drafts)
+            """So that no other process removes the drafts of this one."""
         except OSError as error:
             raise CacheError(
                 f"the build cache {root} can't be created ({error.strerror}); choose another folder with --cache"
@@ -250,11 +249,17 @@ class BuildCache:
         self.evict()
 
     def _sweep(self) -> None:
-        """Remove drafts that killed processes left behind."""
-        for path in self._drafts.iterdir():
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_S:
+        """Remove drafts of killed processes, unless others use the cache."""
+        folder = os.open(self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for path in self._drafts.iterdir():
+                with contextlib.suppress(OSError):
                     cleanup.remove(path)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(folder)
 
     def _folder(self, key: str) -> Path:
         if not _KEY.fullmatch(key):

@@ -73,9 +73,10 @@ class RemoteRunner:
         self._closed = False
 
     def submit(
-        self, works: Sequence[PendingSolution], notify: Callable[[Event], None]
+        self, works: Sequence[PendingSolution], notify: Callable[[Event], None], *, last: bool = True
     ) -> list[Future[SolutionFinished]]:
         """Send all solutions of the run; as `Runner.submit`. Raises `ExecutorError`."""
+        assert last
         self._notify = notify
         self._works = {work.job.solution.label: (work, Future()) for work in works}
         try:

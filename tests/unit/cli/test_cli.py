@@ -82,7 +82,7 @@ class Pipeline:
         )
         records = []
         with store:
-            done = {item.solution for item in store.finished().values()}
+            done = {solution for _, solution, _, _ in store.finished()}
             todo = [item for item in solutions if item.label not in done]
             view.started(config.run_dir, len(todo), len(solutions) - len(todo))
             for number, item in enumerate(todo):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,9 @@ from harness.core.task import Outcome
 from harness.results.writer import RunStore
 from harness.runner.events import Event, Noted, SolutionFinished
 from harness.runner.executors import Slot
-from harness.runner.plan import plan
+from harness.runner.plan import PendingSolution, plan
 from harness.runner.run import evaluate_run
+from harness.runner.runner import Runner
 from tests.support.scripted import PROBLEM, RIGHT, Scripted
 
 WRONG = Outcome(status=Status.wrong_value, reason="3 of 9 values wrong")
@@ -172,3 +174,53 @@ def test_a_preparation_in_another_thread_is_told_in_the_calling_one(
     assert prepared == ["the device", "headers"]
     assert {thread for thread, _ in events} == {threading.get_ident()}
     assert isinstance(events[0][1], Preparing), "before the run starts"
+
+
+def test_a_long_run_is_submitted_in_portions_and_ends_like_any_other(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.runner.run.PORTION", 4)
+    (job,) = plan(replace(config, pattern="1_fast"))
+    jobs = [
+        replace(job, solution=replace(job.solution, label=f"ann/{number}.py", source=f"class ModelNew: {number}\n"))
+        for number in range(50)
+    ]
+    held: set[str] = set()
+    most, keys = 0, set()
+    real = Runner.submit
+
+    def submit(self: Runner[Any], works: Sequence[PendingSolution], *rest: Any, **more: Any) -> list[Future[Any]]:
+        nonlocal most
+        held.update(work.job.solution.label for work in works)
+        most = max(most, len(held))
+        futures = real(self, works, *rest, **more)
+        keys.update(work.job.shape_key for work in works)
+        return futures
+
+    def hear(event: Event) -> None:
+        if isinstance(event, SolutionFinished):
+            held.remove(event.record.solution)
+
+    monkeypatch.setattr(Runner, "submit", submit)
+    config = replace(config, shapes=2)
+    summary = evaluate_run(config, environment=collect(), on_event=hear, executor=Scripted(2), jobs=jobs)
+    assert most == 4
+    assert not held
+    assert len(keys) == 1, "the secret shapes are those of the run, not of a portion"
+    assert sorted(item.solution for item in summary.records) == sorted(item.solution.label for item in jobs)
+    assert len(summary.records) == 50
+
+    executor = Scripted()
+    executor.judging = lambda slot, source: WRONG
+    notes: list[str] = []
+    again = replace(config, run_id="second", stop_at_failure=True)
+    evaluate_run(
+        again,
+        environment=collect(),
+        on_event=lambda event: notes.append(event.message) if isinstance(event, Noted) else None,
+        executor=executor,
+        jobs=jobs,
+    )
+    done = len(RunStore.open(again.run_dir).records())
+    assert 0 < done <= 4
+    assert notes == [next(note for note in notes if f"{50 - done} solutions not evaluated" in note)]
