@@ -209,8 +209,10 @@ def test_runs_get_what_they_would_have_got_and_no_process_is_started_for_the_sec
         assert served.status is own.status
         assert set(served.evidence) == set(own.evidence)
         assert served.environment == own.environment
-        log = RunStore.open(place.folder / "results" / "second").log_path(served.solution)
-        assert log.exists()
+        logs = [
+            RunStore.open(place.folder / "results" / name).log_path(served.solution) for name in ("second", "alone")
+        ]
+        assert logs[0].exists() == logs[1].exists()
 
 
 def test_the_variable_names_the_server_as_the_option_does(place: Place, server: subprocess.Popen[str]) -> None:
