@@ -146,6 +146,8 @@ def test_races_and_accesses_out_of_bounds_are_found_by_line() -> None:
         ("import torch\nimport triton\n", True),
         ("    from triton import language as tl\n", True),
         ('later = "__global__ void k(float* x) {}"\n', True),
+        ("import cutlass.cute as cute\n", True),
+        ("import tilelang\n", True),
         ("import tritonic\n# import triton\n", False),
     ],
 )
