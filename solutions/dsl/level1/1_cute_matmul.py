@@ -11,9 +11,7 @@ TILE = 16
 
 
 @cute.kernel
-def matmul_kernel(
-    a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, m: cutlass.Int32, n: cutlass.Int32, k: cutlass.Int32
-):
+def matmul_kernel(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, m: cutlass.Int32, n: cutlass.Int32, k: cutlass.Int32):
     tx, ty, _ = cute.arch.thread_idx()
     bx, by, _ = cute.arch.block_idx()
     row, column = by * TILE + ty, bx * TILE + tx

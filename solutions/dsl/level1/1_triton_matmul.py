@@ -19,7 +19,9 @@ def matmul_kernel(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.c
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(0, k, BK):
         depth = start + tl.arange(0, BK)
-        left = tl.load(a + rows[:, None] * k + depth[None, :], mask=(rows[:, None] < m) & (depth[None, :] < k), other=0.0)
+        left = tl.load(
+            a + rows[:, None] * k + depth[None, :], mask=(rows[:, None] < m) & (depth[None, :] < k), other=0.0
+        )
         right = tl.load(
             b + depth[:, None] * n + columns[None, :], mask=(depth[:, None] < k) & (columns[None, :] < n), other=0.0
         )

@@ -22,9 +22,7 @@ def swish_kernel(x: cute.Tensor, y: cute.Tensor, count: cutlass.Int32):
 
 @cute.jit
 def swish(x: cute.Tensor, y: cute.Tensor, count: cutlass.Int32, queue: cuda.CUstream):
-    swish_kernel(x, y, count).launch(
-        grid=[cute.ceil_div(count, THREADS), 1, 1], block=[THREADS, 1, 1], stream=queue
-    )
+    swish_kernel(x, y, count).launch(grid=[cute.ceil_div(count, THREADS), 1, 1], block=[THREADS, 1, 1], stream=queue)
 
 
 def view(tensor: torch.Tensor) -> cute.Tensor:

@@ -30,5 +30,7 @@ class ModelNew(nn.Module):
         y, total = torch.empty_like(x), torch.empty_like(x)
         rows, features = x.shape
         block = triton.next_power_of_2(features)
-        residual_norm_kernel[(rows,)](x, residual, self.weight, y, total, features, self.epsilon, BLOCK=block, num_warps=8)
+        residual_norm_kernel[(rows,)](
+            x, residual, self.weight, y, total, features, self.epsilon, BLOCK=block, num_warps=8
+        )
         return y, total
