@@ -65,7 +65,8 @@ _GLOBAL = re.compile(
 """Arguments of an attribute end at any bracket, so that a text of opening brackets takes linear time."""
 _KERNEL_MAKERS = re.compile(r"\b(?:RawKernel|RawModule|nvrtc\w*|load_inline|cpp_extension)\b")
 _DECORATED = re.compile(
-    r"^[ \t]*+(?:(?P<jit>@[ \t]*+(?!cute\.jit\b)(?:\w++[ \t]*+\.[ \t]*+)*+(?:jit|kernel|prim_func)\b)|def[ \t]++(?P<name>\w++)|(?:class|async)\b)",
+    r"^[ \t]*+(?:(?P<jit>@[ \t]*+(?!cute\.jit\b)(?:\w++[ \t]*+\.[ \t]*+)*+(?:jit|kernel|prim_func)\b)|"
+    r"def[ \t]++(?P<name>\w++)|(?:class|async)\b)",
     re.MULTILINE,
 )
 """A decorator named `jit`, `kernel` (CuTe DSL) or `prim_func` (TileLang), or the definition after decorators.
@@ -86,7 +87,8 @@ def own_kernel_names(source: str) -> frozenset[str]:
     """Return the plain names of the kernels in a solution's file. Never raises.
 
     These are `__global__` functions in its strings, and functions with a decorator of Triton, Numba, CuTe DSL or
-    TileLang. Regular expressions instead of a parser: Python's parser takes 30 s and 3 GiB for 4 MB, in a process that evaluates other solutions too.
+    TileLang. Regular expressions instead of a parser: Python's parser takes 30 s and 3 GiB for 4 MB, in a process that
+    evaluates other solutions too.
     """
     text = source[:MAX_SOURCE_CHARS]
     names = {match["name"] for match in _GLOBAL.finditer(text)}

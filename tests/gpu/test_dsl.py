@@ -6,7 +6,6 @@ import importlib.util
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
