@@ -39,7 +39,7 @@ LABELS: Mapping[str, str] = {
     "leaks_memory": "every call allocates memory by cudaMalloc and does not free it",
     "audit_incomplete": "a tool of the audit was missing or did not finish, or nothing was audited",
     "degenerate_problem": "the problem accepts outputs that are not computed from its inputs",
-    TORCH_ONLY: "the file has no source of a custom kernel: no extension, no Triton",
+    TORCH_ONLY: "the file has no source of a custom kernel: no extension, no Triton, CuTe DSL or TileLang",
     NO_CUSTOM_KERNEL: "no kernel of the solution ran in the traced call",
     LIBRARY_ONLY: "all kernels that ran belong to libraries (torch, cuBLAS, cuDNN, CUB, torch.compile, ...)",
     FALLS_BACK: "the solution has kernels, but they took less than 1 % of the kernels' time, or did not run",

@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
+from harness.protocol.kernel_packages import imports_kernel_package
+
 MAX_SOURCE_CHARS = 4 * 2**20
 
 MAX_SYMBOL = 400
@@ -61,25 +63,32 @@ _GLOBAL = re.compile(
     r"(?:void|auto)\s+(?:__launch_bounds__\s*\([^()]*\)\s*|__cluster_dims__\s*\([^()]*\)\s*)*(?P<name>[A-Za-z_]\w*)\s*[<(]"
 )
 """Arguments of an attribute end at any bracket, so that a text of opening brackets takes linear time."""
-_KERNEL_MAKERS = re.compile(
-    r"^[ \t]*(?:import|from)[ \t]+(?:triton|cupy|numba|pycuda|tilelang|cutlass|taichi|warp|cuda)\b|"
-    r"\b(?:RawKernel|RawModule|nvrtc\w*|load_inline|cpp_extension)\b",
-    re.MULTILINE,
-)
+_KERNEL_MAKERS = re.compile(r"\b(?:RawKernel|RawModule|nvrtc\w*|load_inline|cpp_extension)\b")
 _DECORATED = re.compile(
-    r"^[ \t]*+(?:(?P<jit>@[ \t]*+(?:\w++[ \t]*+\.[ \t]*+)*+jit\b)|def[ \t]++(?P<name>\w++)|(?:class|async)\b)",
+    r"^[ \t]*+(?:(?P<jit>@[ \t]*+(?!cute\.jit\b)(?:\w++[ \t]*+\.[ \t]*+)*+(?:jit|kernel|prim_func)\b)|"
+    r"def[ \t]++(?P<name>\w++)|(?:class|async)\b)",
     re.MULTILINE,
 )
-"""A decorator named `jit`, or the definition after decorators. Other decorators may be between them."""
+"""A decorator named `jit`, `kernel` (CuTe DSL) or `prim_func` (TileLang), or the definition after decorators.
+
+Other decorators may be between them. A `cute.jit` function runs on the host and launches kernels.
+"""
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_TRITON_SUFFIX = re.compile(r"_\d[\ddce]*$")
+_GENERATED = (
+    re.compile(r"(?P<name>\w+?)_\d[\ddce]*"),
+    re.compile(r"(?P<name>\w+?)_kernel(?:_\d+)?"),
+)
+"""Names that Triton and TileLang make of a function's name."""
+_CUTE_DSL = "kernel_cutlass_"
+"""Prefix that CuTe DSL puts before a function's name; the types of its arguments follow."""
 
 
 def own_kernel_names(source: str) -> frozenset[str]:
     """Return the plain names of the kernels in a solution's file. Never raises.
 
-    These are `__global__` functions in its strings, and functions with a decorator named `jit`. Regular expressions
-    instead of a parser: Python's parser takes 30 s and 3 GiB for 4 MB, in a process that evaluates other solutions too.
+    These are `__global__` functions in its strings, and functions with a decorator of Triton, Numba, CuTe DSL or
+    TileLang. Regular expressions instead of a parser: Python's parser takes 30 s and 3 GiB for 4 MB, in a process that
+    evaluates other solutions too.
     """
     text = source[:MAX_SOURCE_CHARS]
     names = {match["name"] for match in _GLOBAL.finditer(text)}
@@ -99,7 +108,8 @@ def may_bring_kernels(source: str) -> bool:
 
     Ways are extensions, Triton, NVRTC and similar.
     """
-    return bool(own_kernel_names(source)) or _KERNEL_MAKERS.search(source[:MAX_SOURCE_CHARS]) is not None
+    text = source[:MAX_SOURCE_CHARS]
+    return bool(own_kernel_names(text)) or imports_kernel_package(text) or _KERNEL_MAKERS.search(text) is not None
 
 
 def kept_symbol(symbol: str) -> str:
@@ -177,7 +187,10 @@ def owner_of(
 
 def _is_spelled(name: str, spelled: Collection[str]) -> bool:
     plain = plain_name(name)
-    return plain in spelled or _TRITON_SUFFIX.sub("", plain) in spelled
+    if plain.startswith(_CUTE_DSL):
+        return any(plain.startswith(f"{_CUTE_DSL}{name}_") for name in spelled)
+    matches = (pattern.fullmatch(plain) for pattern in _GENERATED)
+    return plain in spelled or any(match is not None and match["name"] in spelled for match in matches)
 
 
 def _without_brackets(text: str) -> str:

@@ -20,13 +20,14 @@ from harness.core.environment import Environment
 from harness.core.record import DERIVED_SIZES, SECRET_SHAPES, Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, Task
+from harness.protocol.kernel_packages import imports_kernel_package
 from harness.referee.contestants.kernel_census import KernelSources, conclude
 from harness.referee.small_sizes import SMALL, NoSmallSizes, SmallSizes, no_sizes
 from harness.results.reader import timestamp
 from harness.runner.executors import Built, Executor, Slot
 from harness.runner.plan import PlannedSolution
 
-_FOR_A_GPU = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b|\b__global__\b", re.MULTILINE)
+_FOR_A_GPU = re.compile(r"\b__global__\b")
 
 
 Next = tuple[PlannedSolution, Built, Path]
@@ -168,12 +169,12 @@ def _with_census(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcom
 
 
 def brings_gpu_code(source: str) -> bool:
-    """Return whether the source contains Triton or CUDA kernels.
+    """Return whether the source contains CUDA kernels or those of a package such as Triton.
 
-    On the host device Triton's interpreter executes the former. A solution may build the latter itself, so that no
+    On the host device Triton's interpreter executes the latter. A solution may build the former itself, so that no
     build reports them.
     """
-    return _FOR_A_GPU.search(source) is not None
+    return imports_kernel_package(source) or _FOR_A_GPU.search(source) is not None
 
 
 def where_unjudged(slots: Sequence[Slot], environment: Environment, device: DeviceKind) -> Mapping[str, Any]:

@@ -23,6 +23,19 @@ _PASSED_PREFIXES = ("LC_",)
 _SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 _PRELOADED = "LD_PRELOAD"
 
+_CACHES = {
+    "CUDA_CACHE_PATH": "cuda-cache",
+    "CUPY_CACHE_DIR": "cupy-cache",
+    "CUTE_DSL_CACHE_DIR": "cute-cache",
+    "NUMBA_CACHE_DIR": "numba-cache",
+    "TILELANG_CACHE_DIR": "tilelang-cache",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor-cache",
+    "TORCH_EXTENSIONS_DIR": "torch-extensions",
+    "TRITON_CACHE_DIR": "triton-cache",
+    "TVM_FFI_CACHE_DIR": "tvm-ffi-cache",
+}
+"""Variables that name a compiler's cache -> folder below the child's temporary one. No child sees another's cache."""
+
 
 def scrub(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of `environment` that a zygote and its children may see."""
@@ -40,10 +53,7 @@ def inside(environment: Mapping[str, str], added: Mapping[str, str], *, home: st
         "USER": "sandbox",
         "LOGNAME": "sandbox",
         "XDG_CACHE_HOME": f"{home}/.cache",
-        "CUDA_CACHE_PATH": f"{tmp}/cuda-cache",
-        "TORCH_EXTENSIONS_DIR": f"{tmp}/torch-extensions",
-        "TRITON_CACHE_DIR": f"{tmp}/triton-cache",
-        "TORCHINDUCTOR_CACHE_DIR": f"{tmp}/inductor-cache",
+        **{name: f"{tmp}/{folder}" for name, folder in _CACHES.items()},
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
     }

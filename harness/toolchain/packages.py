@@ -12,9 +12,9 @@ import importlib.util
 import re
 from pathlib import Path
 
-FOR_KERNELS = frozenset(
-    {"bitsandbytes", "cuda", "cupy", "cutlass", "flash_attn", "numba", "tilelang", "triton", "tvm", "xformers"}
-)
+from harness.protocol.kernel_packages import PACKAGES
+
+FOR_KERNELS = frozenset({*PACKAGES, "bitsandbytes", "flash_attn", "tvm", "xformers"})
 """Packages whose absence is the machine's fault."""
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,99}(?:\.[A-Za-z_]\w{0,99}){0,9}", re.ASCII)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 from harness.core.task import Outcome, Task
+from harness.protocol.kernel_packages import imports_kernel_package
 from harness.protocol.messages import Attach, Burst, Call, CallMode
 from harness.referee.audit.audit import AuditSubject
 from harness.referee.contestants.client import load_request
@@ -115,11 +116,12 @@ EXPLAINED = frozenset(
 
 
 _BUILDS_LATER = re.compile(r"\b(triton|load|cupy|numba|nvrtc|_compile_kernel|jiterator)\b")
+"""Names that alone say so, for example behind `importlib.import_module`; others only by an import."""
 
 
 def builds_later(task: Task) -> bool:
     """Whether a solution may run kernels that were not built before."""
-    return _BUILDS_LATER.search(task.source) is not None
+    return imports_kernel_package(task.source) or _BUILDS_LATER.search(task.source) is not None
 
 
 def auditable(task: Task) -> bool:

@@ -111,7 +111,7 @@ LABELS = {
     "faster_at_shown_sizes": "at the shown sizes the speedup is at least 1.25 times that at secret sizes",
     "leaks_memory": "every call allocates memory that is never freed",
     "disturbed": "other programs used the GPU, or it was throttled, during timing: time it again before you compare",
-    "torch_only": "the file has no kernel of its own (extension, Triton or NVRTC): torch does the work",
+    "torch_only": "the file has no kernel of its own (extension, NVRTC or a DSL such as Triton): torch does the work",
     "library_only": "all kernels that ran belong to libraries (torch, cuBLAS, cuDNN, CUB, torch.compile)",
     "falls_back": "own kernels ran, but libraries do nearly all of the work: check whether a fallback path is taken",
     "kernelbench_verdict": "the verdict was imported from KernelBench",

@@ -908,7 +908,11 @@ def test_the_environment_is_an_allow_list() -> None:
     made = inside(owner, {"LC_ALL": "de"}, home="/h", tmp="/t")
     assert made["LC_ALL"] == "de"
     assert made["HOME"] == "/h"
-    assert made["CUDA_CACHE_PATH"].startswith("/t/")
+    caches = {
+        made[name] for name in ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "TILELANG_CACHE_DIR")
+    }
+    assert len(caches) == 4
+    assert all(folder.startswith("/t/") for folder in caches)
 
 
 def test_search_paths_and_what_is_preloaded_are_cut_down_to_what_is_there(tmp_path: Path) -> None:

@@ -140,12 +140,33 @@ def test_races_and_accesses_out_of_bounds_are_found_by_line() -> None:
     assert [row["name"] for row in rows if not row["ok"]] == []
 
 
+GPU_ONLY = """
+from harness.untrusted.contestant.hostcuda.torch_lacking import refuse_absent
+notes = []
+refuse_absent(notes.append)
+for name in ("cutlass.cute", "tilelang"):
+    try:
+        __import__(name)
+    except NotImplementedError as error:
+        print(error)
+print(notes)
+"""
+
+
+def test_packages_that_compile_for_gpus_only_are_refused_by_name() -> None:
+    done = subprocess.run([sys.executable, "-c", GPU_ONLY], cwd=ROOT, capture_output=True, text=True, check=True)
+    refused = [f"{name} (it compiles for GPUs only)" for name in ("CuTe DSL", "TileLang")]
+    assert done.stdout.splitlines() == [*(f"not emulated on the host device: {what}" for what in refused), str(refused)]
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
         ("import torch\nimport triton\n", True),
         ("    from triton import language as tl\n", True),
         ('later = "__global__ void k(float* x) {}"\n', True),
+        ("import cutlass.cute as cute\n", True),
+        ("import tilelang\n", True),
         ("import tritonic\n# import triton\n", False),
     ],
 )

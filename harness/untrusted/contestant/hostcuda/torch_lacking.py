@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.abc
+import importlib.machinery
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
+
+from harness.protocol.kernel_packages import GPU_ONLY, PACKAGES
 
 __all__ = ["refuse", "refuse_absent"]
 
@@ -70,6 +75,7 @@ def refuse_absent(note: Callable[[str], None]) -> None:
     _refuse_other_tensors(note)
     torch.cuda.cudart = lambda: _Runtime(note)
     _refuse_internals(note)
+    sys.meta_path.insert(0, _GpuOnlyFinder(note))
 
 
 def _refuse_internals(note: Callable[[str], None]) -> None:
@@ -144,6 +150,20 @@ def _refuse_other_tensors(note: Callable[[str], None]) -> None:
     for name in ("quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel"):
         if hasattr(torch, name):
             patched(torch, name, _QUANTISED)
+
+
+class _GpuOnlyFinder(importlib.abc.MetaPathFinder):
+    """Refuses imports of packages whose compilers make code for GPUs only."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in GPU_ONLY:
+            refuse(f"{PACKAGES[fullname]} (it compiles for GPUs only)", self._note)
+        return None
 
 
 class _Runtime:

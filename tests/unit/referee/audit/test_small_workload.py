@@ -515,7 +515,15 @@ def test_solutions_under_way_never_share_a_workspace(court: Court) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "later"), [("load_inline(name='x')", False), ("from triton import jit", True), ("cupy.RawKernel", True)]
+    ("source", "later"),
+    [
+        ("load_inline(name='x')", False),
+        ("from triton import jit", True),
+        ("cupy.RawKernel", True),
+        ("import cutlass.cute as cute", True),
+        ("import tilelang", True),
+        ("#include <cutlass/gemm.h>  // a warp", False),
+    ],
 )
 def test_kernels_may_be_built_later_by_what_the_source_names(source: str, later: bool) -> None:
     task = Task(

@@ -387,10 +387,71 @@ def test_no_source_or_name_is_too_odd(source: str, name: str) -> None:
         ("    @ cuda . jit\n    def f(x): pass\n", {"f"}),
         ("@a.jitter\ndef f(): pass\n@njit\ndef g(): pass\n@jit\nclass A:\n    def h(self): pass\n", set()),
         ("# @triton.jit\ndef f(): pass\n", set()),
+        ("@cute.kernel\ndef f(x): pass\n@cute.jit\ndef g(x): pass\n", {"f"}),
+        ("@tilelang.jit\ndef f(n):\n    @T.prim_func\n    def g(x): pass\n    return g\n", {"f", "g"}),
     ],
 )
 def test_functions_that_are_jitted(source: str, names: set[str]) -> None:
     assert own_kernel_names(source) == names
+
+
+CUTE = """
+import cutlass
+import cutlass.cute as cute
+
+@cute.kernel
+def scale_kernel(x: cute.Tensor, n: cutlass.Int32):
+    pass
+
+@cute.jit
+def scale(x: cute.Tensor, n: cutlass.Int32):
+    scale_kernel(x, n).launch(grid=[n, 1, 1], block=[32, 1, 1])
+"""
+
+TILELANG = """
+import tilelang
+import tilelang.language as T
+
+@tilelang.jit
+def scale(n):
+    @T.prim_func
+    def scale_tile(x: T.Tensor((n,), "float32")):
+        pass
+    return scale_tile
+"""
+
+GENERATED = {
+    "triton": (TRITON, "softmax_kernel"),
+    "triton with types": (TRITON, "softmax_kernel_0d1d2de"),
+    "cute": (CUTE, "kernel_cutlass_scale_kernel_tensorptrf32gmemalign16o1__0"),
+    "tilelang": (TILELANG, "scale_tile_kernel"),
+    "tilelang, second kernel": (TILELANG, "scale_tile_kernel_1"),
+}
+
+
+@pytest.mark.parametrize("which", GENERATED)
+def test_a_kernel_of_a_dsl_is_the_solutions_own(which: str) -> None:
+    source, name = GENERATED[which]
+    found = concluded(source, None, row(name, name))
+    assert found.labels == ()
+    assert found.evidence["kernels"][0]["owner"] == "own"
+    assert found.evidence["own_share"] == 1.0
+
+
+@pytest.mark.parametrize("source", [CUTE, TILELANG])
+@pytest.mark.parametrize("name", ["kernel_cutlass_other_tensorptrf32gmem_0", "other_kernel", "kernel_cutlass_scale"])
+def test_a_kernel_of_another_function_is_unknown(source: str, name: str) -> None:
+    found = concluded(source, None, row(name, name))
+    assert found.evidence["kernels"][0]["owner"] == "unknown"
+
+
+@pytest.mark.parametrize("source", [CUTE, TILELANG])
+def test_a_dsl_that_only_calls_a_library_falls_back(source: str) -> None:
+    assert set(concluded(source, None, library_row()).labels) == {
+        "no_custom_kernel",
+        "library_only",
+        "falls_back",
+    }
 
 
 @pytest.mark.parametrize("piece", ["a();", "@", "@a", "@ ", "@jit\n", "@a.", "def ", " ", "\n", "def a\n"])
