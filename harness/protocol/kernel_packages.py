@@ -29,5 +29,5 @@ _IMPORT = re.compile(rf"^[ \t]*(?:import|from)[ \t]+(?:{'|'.join(PACKAGES)})\b",
 
 
 def imports_kernel_package(source: str) -> bool:
-    """Return whether a line of the text imports one of `PACKAGES`. The text is untrusted."""
+    """Return whether a line of an untrusted text imports one of `PACKAGES`."""
     return _IMPORT.search(source) is not None

@@ -169,7 +169,7 @@ def _with_census(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcom
 
 
 def brings_gpu_code(source: str) -> bool:
-    """Return whether the source contains CUDA kernels or those of a package such as Triton.
+    """Return whether a source contains kernels in CUDA or of a package (Triton).
 
     On the host device Triton's interpreter executes the latter. A solution may build the former itself, so that no
     build reports them.
