@@ -190,7 +190,7 @@ def test_an_interrupted_evaluation_that_had_not_begun_is_given_up(monkeypatch: p
 def test_a_start_that_fails_leaves_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started: list[LocalExecutor] = []
 
-    def fails(executor: LocalExecutor, *_: object) -> Runner[Result]:
+    def fails(executor: LocalExecutor, *_: object, **__: object) -> Runner[Result]:
         started.append(executor)
         raise RuntimeError("can't start new thread")
 
