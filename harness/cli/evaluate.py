@@ -334,7 +334,6 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
     from harness.results.leaderboard import By, leaderboard
 
     few, authors = len(done.records) <= FEW, authors_in(read_head(settled.run_dir))
-    named = {item.author for item in RecordLines(settled.run_dir)}
     records: Iterable[Record] = RecordLines(settled.run_dir).newest()  # not a list: there may be very many
     if few:
         store = RunStore.open(settled.run_dir)
@@ -346,7 +345,8 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
         count = len(done.rejected)
         say(f"{count} file{'' if count == 1 else 's'} not evaluated, without a record; the reasons are above")
     # For a single author, a table by author would have one row.
-    by = By.author if not few and len(named) > 1 else By.solution
+    several = not few and len({item.author for item in RecordLines(settled.run_dir)}) > 1
+    by = By.author if several else By.solution
     if rows := leaderboard(records, by=by, authors=authors):
         title = [] if few else ["Leaderboard"]
         put(*title, board.table(rows, by, most=CLOSING_ROWS))

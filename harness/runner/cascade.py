@@ -19,6 +19,7 @@ from harness.core import python_ast
 from harness.core.choices import Baseline, DeviceKind
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
+from harness.core.labels import FALLS_BACK, NO_CUSTOM_KERNEL, UNCOUNTED
 from harness.core.policy import Policy
 from harness.core.problem import Problem, Workload
 from harness.core.record import Record
@@ -61,6 +62,9 @@ AT_SIZES = frozenset(
 )
 """Failures that decide if they do not come from sizes for which the solution was not written."""
 
+KERNELS_MAY_LACK = frozenset({NO_CUSTOM_KERNEL, FALLS_BACK, UNCOUNTED})
+"""Labels of a solution whose kernels may not have run on the CPU: they are audited on the GPU."""
+
 EVEN = "even"
 """Name of the workload with sizes that have the powers of two of the run's sizes as factors, as far as they can."""
 
@@ -93,6 +97,7 @@ def host_config(config: RunConfig) -> RunConfig:
         timing=replace(config.timing, min_samples=1, budget_s=0.05),  # times on the CPU say nothing here
         gpu_memory_bytes=None,
         accelerator_type=None,
+        memory_limit_bytes=config.memory_limit_bytes // config.jobs,
         call_timeout_s=min(config.call_timeout_s, CALL_TIMEOUT_S),
         cascade=False,
     )
@@ -138,6 +143,7 @@ class Cascade:
             "workload": small.name,
             "status": found.status.value,
             "reason": found.reason,
+            "kernels_checked": found.status is Status.passed and not KERNELS_MAY_LACK.intersection(found.labels),
             "wall_s": found.wall_s,
         }
         decides = found.status in ANYWHERE

@@ -116,7 +116,7 @@ def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Ta
         log_path=log_path.with_name(log_path.name + ".run"),
         timed=config.device is DeviceKind.CUDA,
         small=job.problem.workloads.get(SMALL),
-        checked_on_host=config.audit == "auto" and (job.on_host or {}).get("status") == Status.passed,
+        checked_on_host=config.audit == "auto" and bool((job.on_host or {}).get("kernels_checked")),
         input_key=job.input_key,
         shape_key=job.shape_key,
     )

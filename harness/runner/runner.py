@@ -191,9 +191,9 @@ class Runner(Generic[T]):
         """
         self._signatures.close()
         self._small_sizes.close()
+        self._fail_all(ExecutorError("the harness was closed before this solution was evaluated"), cancel=True)
         if self._cascade is not None:
             self._cascade.close()
-        self._fail_all(ExecutorError("the harness was closed before this solution was evaluated"), cancel=True)
 
     def end(self) -> None:
         """Close this and the executor, and wait for the threads.

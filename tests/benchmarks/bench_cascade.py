@@ -30,7 +30,6 @@ from typing import Any
 from harness.core.config import resolve
 from harness.core.environment import collect, machine
 from harness.core.record import Record
-from harness.core.status import VERDICT_FREE, Status
 from harness.referee.small_sizes import SmallSizes
 from harness.results.reader import new_run_id
 from harness.results.writer import RunStore
@@ -151,7 +150,7 @@ def tell_seconds(records: list[Record]) -> None:
     rows: dict[tuple[str, str, str], list[float]] = {}
     for record in records:
         ran = record.evidence.get("ran_on") or {}
-        on_gpu = ran.get("slot", "host") != "host" and not str(ran.get("slot")).startswith("host-")
+        on_gpu = not str(ran.get("slot", "host")).startswith("host")
         spent_s = ran["end_unix_s"] - ran["begin_unix_s"] if on_gpu else 0.0
         kind = record.solution.split("_")[1]
         rows.setdefault((kind, record.status.value, "GPU" if on_gpu else "CPU"), []).append(spent_s)
@@ -168,7 +167,6 @@ def _decided(cascade: Cascade, job: PlannedSolution, logs: Path) -> dict[str, An
             "status": job.failure.status.value,
             "convicted": True,
             "reason": job.failure.reason,
-            "text": True,
         }
     work = PendingSolution(job=job, log_path=logs / f"{abs(hash(job.solution.label))}.log")
     record = cascade.convicts(work, {}, lambda event: print(event))
@@ -186,8 +184,7 @@ def _tell(lines: list[dict[str, Any]]) -> None:
     for (status, convicted, why), number in sorted(counts.items(), key=lambda item: -item[1]):
         print(f"{number:5d}  {status:20s} {'convicted' if convicted else 'to the GPU':12s} {why}")
     print(f"{len(lines)} solutions, {sum(line['convicted'] for line in lines)} convicted")
-    free = {status.value for status in VERDICT_FREE} | {Status.passed.value}
-    wall = sorted(line["wall_s"] for line in lines if "wall_s" in line and line["status"] not in free - {"passed"})
+    wall = sorted(line["wall_s"] for line in lines if "wall_s" in line)
     if wall:
         print(f"seconds on the CPU: median {wall[len(wall) // 2]:.2f}, mean {sum(wall) / len(wall):.2f}")
 

@@ -98,6 +98,7 @@ def test_the_cpu_convicts_what_is_wrong_at_all_sizes(
     assert work.job.on_host is not None
     assert work.job.on_host["status"] == status, work.job.on_host
     assert (record is not None) is convicted, work.job.on_host
+    assert work.job.on_host["kernels_checked"] is (status is Status.passed)
     if record is not None:
         assert record.status is status
         assert record.build is not None

@@ -125,7 +125,7 @@ def builds_later(task: Task) -> bool:
 
 
 def auditable(task: Task) -> bool:
-    """Whether a solution may have kernels of its own that nobody has checked."""
+    """Whether a solution may have kernels of its own that are not checked yet."""
     return not task.checked_on_host and (bool(task.parts) or builds_later(task))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from harness.core.status import Status
 from harness.core.task import Outcome, Task
 from harness.runner.cascade import ANYWHERE, AT_SIZES, Cascade, even_sizes, host_config, names_sizes, open_cascade
 from harness.runner.events import SolutionFinished
-from harness.runner.executors import Built, Slot, SlotLost
+from harness.runner.executors import Built, ExecutorError, Slot, SlotLost
 from harness.runner.plan import PendingSolution, PlannedSolution
 from harness.runner.record_builder import foreseen_task
 from harness.runner.runner import Runner
@@ -33,10 +34,13 @@ class OnHost(Scripted):
     def __init__(self, found: Callable[[str], Status]) -> None:
         super().__init__()
         self.found, self.judged = found, list[Workload]()
+        self.labels: tuple[str, ...] = ()
 
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         self.judged.append(task.workload)
-        return Outcome(status=self.found(task.workload.name), reason=f"at {task.workload.name} sizes")
+        return Outcome(
+            status=self.found(task.workload.name), reason=f"at {task.workload.name} sizes", labels=self.labels
+        )
 
 
 @pytest.fixture(scope="module")
@@ -169,14 +173,46 @@ def test_a_runner_gives_the_gpu_only_what_the_cpu_did_not_convict(
     assert seen[1].record.evidence["cascade"]["status"] == "passed"
 
 
-@pytest.mark.parametrize(("audit", "skipped"), [("auto", True), ("always", False)])
-def test_what_passed_on_the_cpu_is_audited_again_only_on_demand(
-    tmp_path: Path, here: Environment, cache: Path, audit: str, skipped: bool
+def test_a_runner_that_is_closed_meanwhile_says_so(tmp_path: Path, here: Environment, cache: Path) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def found(workload: str) -> Status:
+        begun.set()
+        assert goes_on.wait(SOON_S)
+        return Status.passed
+
+    config = config_of(tmp_path, cache)
+    cascade = open_cascade(config, here, tmp_path, lambda settings, folder: OnHost(found))
+    runner = Runner(Scripted(), config, here, lambda work, event: event, cascade=cascade)
+    try:
+        (future,) = runner.submit([work_of(tmp_path, "source")])
+        assert begun.wait(SOON_S)
+        runner.close()
+        with pytest.raises(ExecutorError, match="was closed before this solution was evaluated"):
+            future.result(SOON_S)
+    finally:
+        goes_on.set()
+        runner.end()
+
+
+@pytest.mark.parametrize(
+    ("audit", "labels", "skipped"),
+    [
+        ("auto", (), True),
+        ("auto", ("static_buffer",), True),
+        ("auto", ("no_custom_kernel",), False),
+        ("auto", ("uncounted_kernels",), False),
+        ("always", (), False),
+    ],
+)
+def test_what_passed_on_the_cpu_is_audited_again_only_on_demand_or_if_its_kernels_did_not_run(
+    tmp_path: Path, here: Environment, cache: Path, audit: str, labels: tuple[str, ...], skipped: bool
 ) -> None:
     work = work_of(tmp_path, "source")
     config = config_of(tmp_path, cache, audit=audit)
     assert not foreseen_task(work.job, config, work.log_path).checked_on_host
-    with on_host(always(Status.passed), tmp_path, here, cache) as (cascade, _):
+    with on_host(always(Status.passed), tmp_path, here, cache) as (cascade, executor):
+        executor.labels = labels
         cascade.convicts(work, {}, lambda event: None)
     assert foreseen_task(work.job, config, work.log_path).checked_on_host is skipped
 
