@@ -2,8 +2,8 @@
 
 Trusted side. Audits run ahead of evaluations on the same GPU. Before a burst they are stopped, and the GPU is queried
 until none of their kernels is on it. A contestant that is opening its device is stopped, too; if the driver holds it,
-the referee waits some tenths of a second at most. `announce` tells audits early, so that they stop while other work is
-done.
+the referee waits some tenths of a second at most. It goes on while outputs are checked and inputs drawn (`starts`).
+`announce` tells audits early, so that they stop while other work is done.
 """
 
 from __future__ import annotations
@@ -127,6 +127,20 @@ class GpuExclusive:
             yield
         finally:
             self.end()
+
+    @contextmanager
+    def starts(self) -> Iterator[None]:
+        """Within `held`, let contestants start for the length of the block; audits stay stopped."""
+        if self._prefork is None:
+            yield
+            return
+        self._prefork.release()
+        try:
+            yield
+        finally:
+            begin = time.perf_counter()
+            self._prefork.hold()
+            self.head_starts_s += time.perf_counter() - begin
 
     @contextmanager
     def gap(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from harness.core.choices import DeviceKind
@@ -95,7 +95,7 @@ class _TimedCallCheck:
         exclusive, begin = self._exclusive, time.perf_counter()
         # Let audits run meanwhile, but only if that gains more time than stopping them again costs.
         worth = self._checking_s > max(WORTH_A_GAP_S, 2 * exclusive.last_s)
-        with exclusive.gap() if worth else nullcontext():
+        with exclusive.gap() if worth else exclusive.starts():
             latest = self.verifier.check(planned_calls, done, with_reference=False)
             self._client.expect_still()
             self._checking_s = time.perf_counter() - begin
@@ -185,6 +185,15 @@ class TimingStage:
             self._client.deadline_s += exclusive.waited_s - before_s
             yield
 
+    @contextmanager
+    def _untimed(self) -> Iterator[None]:
+        """Let contestants start for the length of the block; waiting for them does not count as the solution's time."""
+        exclusive = self._context.exclusive
+        before_s = exclusive.waited_s
+        with exclusive.starts():
+            yield
+        self._client.deadline_s += exclusive.waited_s - before_s
+
     def _passed(self, outcome: Outcome) -> Outcome:
         return replace(outcome, evidence=self._log.evidence, labels=tuple(self._log.labels))
 
@@ -232,7 +241,11 @@ class TimingStage:
             return context.client(client.workspace, contestant, client.task, EvidenceLog(), time.perf_counter())
 
         return Relaunching(
-            client, start, sets=self._sets(math.inf), stress=checked_variants(client.task.problem, client.config.seeds)
+            client,
+            start,
+            sets=self._sets(math.inf),
+            stress=checked_variants(client.task.problem, client.config.seeds),
+            untimed=context.exclusive.starts,
         )
 
     def _by_relaunched(self, rounds: _JudgedRounds, outcome: Outcome, relaunched: RelaunchedTimes) -> Outcome:
@@ -335,6 +348,7 @@ class TimingStage:
                 look=watch.look,
                 doubt=lambda rounds: doubt(rounds, config.device, self._known),
                 deadline_s=lambda: client.deadline_s,
+                untimed=self._untimed,
             ),
             RoundSettings(
                 sets=self._sets(call_s),

@@ -1,4 +1,7 @@
-"""A run with `--gpu-memory` judges as on a smaller GPU, also what allocates without torch."""
+"""A run with `--gpu-memory` judges as on a smaller GPU, also what allocates without torch.
+
+Other workers' referees hold some GiB of the GPU between their tests: the limits leave room for them.
+"""
 
 from __future__ import annotations
 
@@ -63,21 +66,21 @@ def judged(folder: Path, body: str, memory: str, problem: str = PROBLEM, *more: 
 
 @pytest.mark.parametrize("allocation", [BY_TORCH, BY_THE_DRIVER])
 def test_an_allocation_beyond_the_limit_is_out_of_memory(tmp_path: Path, allocation: str) -> None:
-    status, reason, conditions = judged(tmp_path, allocation.format(gib=9), "8GiB")
+    status, reason, conditions = judged(tmp_path, allocation.format(gib=25), "24GiB")
     assert status is Status.out_of_memory, reason
-    assert conditions == "8 GiB of GPU memory"
+    assert conditions == "24 GiB of GPU memory"
 
 
 @pytest.mark.parametrize("allocation", [BY_TORCH, BY_THE_DRIVER])
 def test_an_allocation_within_the_limit_passes(tmp_path: Path, allocation: str) -> None:
-    status, reason, _ = judged(tmp_path, allocation.format(gib=2), "8GiB")
+    status, reason, _ = judged(tmp_path, allocation.format(gib=2), "24GiB")
     assert status is Status.passed, reason
 
 
 def test_a_problem_whose_inputs_and_outputs_take_half_of_the_memory_is_judged(tmp_path: Path) -> None:
-    problem = PROBLEM.replace("1000, 1000", "1024, 1024, 1024")  # 4 GiB, and as much for the outputs
+    problem = PROBLEM.replace("1000, 1000", "1344, 1024, 1024")  # 5.25 GiB, and as much for the outputs
     status, reason, _ = judged(
-        tmp_path, "pass", "24GiB", problem, "--inputs", "own", "--seeds", "1", "--audit", "never"
+        tmp_path, "pass", "32GiB", problem, "--inputs", "own", "--seeds", "1", "--audit", "never"
     )
     assert status is Status.passed, reason
 

@@ -13,6 +13,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,6 +129,7 @@ class Relaunching:
         start: Starts a client of an empty process over the same workspace.
         sets: Number of input sets of a burst.
         stress: Stress variants, each with its part.
+        untimed: Entered while nothing is timed; other work may use the GPU meanwhile.
     """
 
     def __init__(
@@ -137,12 +139,14 @@ class Relaunching:
         *,
         sets: int,
         stress: Sequence[tuple[str, int]],
+        untimed: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._client = client
         self._workspace = client.workspace
         self._start = start
         self._sets = sets
         self._stress = stress
+        self._untimed = untimed
         self._recorded: Recorded | None = None
         self._memory: Arena | None = None
         self._plan_fd: int | None = None
@@ -227,9 +231,12 @@ class Relaunching:
             bursts = 0
             while bursts < 2 or len(times_s) < SAMPLES:
                 planned = plan_calls(self._sets, secret, bursts)
-                self._draw(planned, stressed_planned_calls(planned, following, secret))
+                with self._untimed():
+                    self._draw(planned, stressed_planned_calls(planned, following, secret))
                 done, _ = client.burst(planned)
-                for verdict in verifier.check(planned, done, with_reference=False):
+                with self._untimed():
+                    verdicts = verifier.check(planned, done, with_reference=False)
+                for verdict in verdicts:
                     if verdict.failure is not None:
                         raise _Wrong(verdict.failure.reason)
                 client.expect_still()
@@ -237,6 +244,8 @@ class Relaunching:
                 cold = of_mode(planned, done.claims, CallMode.COLD)
                 times_s += [max(claim.device_s - own_s, claim.device_s / 2) for claim in cold]
                 bursts += 1
+            with self._untimed():
+                client.contestant.kill()
             return times_s
 
     def _draw(self, planned: Sequence[PlannedCall], stressed: Mapping[int, tuple[str, int]]) -> None:

@@ -14,6 +14,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -314,12 +315,14 @@ class RoundRules:
         doubt: Returns why the last round's claims are not explained, or None. Such rounds are repeated up to
             `MOST_DOUBTED` times, and longer if the solution's threads waited for a processor (`MOST_THROWN_S`).
         deadline_s: When rounds end, on the clock of `time.perf_counter`; moves while other processes are waited for.
+        untimed: Entered while inputs are drawn; other work may use the GPU meanwhile.
     """
 
     settled: Callable[[Rounds], str | None]
     look: Callable[[], Callable[[], bool]] = lambda: lambda: True
     doubt: Callable[[Rounds], str | None] = lambda rounds: None
     deadline_s: Callable[[], float] = lambda: math.inf
+    untimed: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 LONG_S = 10e-3
@@ -409,12 +412,13 @@ def run_rounds(
         if sparing:
             planned_calls = plan_calls(LONG_SETS, secret, len(rounds.held), sparing=True)
         stressed = stressed_planned_calls(planned_calls, following, secret)
-        for index in indices:
-            name, part = stressed.get(index, OWN_INPUTS)
-            workspace.draw(index, name, part=part)
-        runner.hold_back(indices)
+        with rules.untimed():
+            for index in indices:
+                name, part = stressed.get(index, OWN_INPUTS)
+                workspace.draw(index, name, part=part)
+            runner.hold_back(indices)
+            workspace.device.synchronize()
         reference_first = len(rounds.held) % 2 == 0
-        workspace.device.synchronize()
         spent_on(INPUTS)
         reference: ReferenceBurst | None = None
         if reference_first:

@@ -145,6 +145,20 @@ def test_what_stopping_takes_is_known_within_bounds_where_it_was_announced(
         assert silence.last_s == waited_s
 
 
+def test_contestants_start_while_nothing_is_timed_and_audits_stay_stopped(
+    monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    tools, ahead = Tools(0), Tools(0)
+    monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
+    silence = GpuExclusive(tools, 0, ahead)  # type: ignore[arg-type]
+    with silence.held():
+        with silence.starts():
+            assert ahead.told == ["hold", "release"]
+        assert ahead.told == ["hold", "release", "hold"]
+        assert tools.told == ["hold"]
+    assert tools.told == ["hold", "release"]
+
+
 def test_contestants_go_on_being_begun_while_silence_is_announced(
     monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -231,10 +232,15 @@ def test_a_solution_sees_nothing_of_having_been_begun_ahead(
     assert seen[0] == seen[1]
 
 
+@pytest.mark.parametrize("pause", [GpuExclusive.gap, GpuExclusive.starts])
 def test_nothing_is_begun_while_something_is_timed(
-    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+    prefork: ContestantPool,
+    zygote: Zygote,
+    policy: SandboxPolicy,
+    tmp_path: Path,
+    pause: Callable[[GpuExclusive], AbstractContextManager[None]],
 ) -> None:
-    """What waits is begun in a gap; taken while it waits, it is a process like any other."""
+    """What waits is begun in a gap or while nothing is timed; taken while it waits, it is a process like any other."""
     first, second = Key(tmp_path / "first"), Key(tmp_path / "second", Purpose.CALIBRATION)
     exclusive = GpuExclusive(None, 0, prefork)
     with exclusive.held():
@@ -244,7 +250,7 @@ def test_nothing_is_begun_while_something_is_timed(
             assert contestant.opened_s is None
         assert living(zygote) == []
         assert not second.log_path.exists()
-        with exclusive.gap():
+        with pause(exclusive):
             assert prefork._known[second].over.wait(WAIT_S)
         (waiting,) = living(zygote)
         assert stands(waiting)
@@ -506,11 +512,12 @@ def test_the_next_solutions_process_is_made_while_one_is_judged(
         task("untimed", tmp_path, problem=other, timed=False),
     ]
     outcomes = []
+    on_gpu = referee.config.device is DeviceKind.CUDA
     for number, held in enumerate(tasks):
         assert all(begun.over.wait(WAIT_S) for begun in list(referee._prefork._known.values()))
         outcomes.append(referee.judge(held, tasks[number + 1 : number + 3]))
-        # Those of the two ahead; and on a GPU what a problem is learnt with.
-        assert len(living(zygote)) <= 2 + (referee.config.device is DeviceKind.CUDA)
+        # Those of the two ahead; on a GPU also those that launch their work again, and what a problem is learnt with.
+        assert len(living(zygote)) <= (5 if on_gpu else 2)
     assert [outcome.status for outcome in outcomes] == [
         Status.passed,
         Status.import_error,
@@ -531,7 +538,8 @@ def test_a_schedule_that_changes_its_mind_costs_no_more_than_the_head_start(
     first, promised, instead = (task(name, tmp_path) for name in ("first", "promised", "instead"))
     referee.judge(first, [promised])
     # Where others used the GPU meanwhile the problem is learnt again, and what it is learnt with is kept then.
-    assert len(living(zygote)) == 1 + referee._standby.waits
+    on_gpu = referee.config.device is DeviceKind.CUDA
+    assert 1 <= len(living(zygote)) - referee._standby.waits <= 1 + on_gpu
     outcome = referee.judge(instead)
     assert outcome.status is Status.passed
     assert not ahead_of(outcome)
