@@ -10,7 +10,7 @@ import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harness.core.choices import DeviceKind
 from harness.core.task import RefereeConfig, Task
@@ -24,7 +24,7 @@ from harness.referee.problem.workspace import Workspace
 from harness.referee.timing import noop_solution
 from harness.referee.timing.back_to_back import REST_S, TOLERANCES
 from harness.referee.timing.back_to_back_burst import AWAKE, BackToBackBurst, BackToBackRunner, BurstRefusal, Sleep
-from harness.referee.timing.calibration import Calibration, calibrate, lower_of
+from harness.referee.timing.calibration import AGREE_LEAST, AGREE_SPREAD, Calibration, calibrate, lower_of
 from harness.referee.timing.output_copies import learn_copying
 from harness.referee.timing.reference_timing import ProblemCalibration, ReferenceTimer
 from harness.referee.timing.rounds import LONG_SETS
@@ -49,6 +49,23 @@ Compared with bursts of ten, code of 12 ms a call was charged 0.8 to 1.3 ms a ca
 
 NONSTOP_BURSTS = {LaunchMode.QUEUED: 4, LaunchMode.LAUNCHED: 2}
 """Back-to-back bursts of the trusted contestant by launch mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BurstCounts:
+    """How many bursts of each kind one calibration has; one more of each kind runs first and is not counted."""
+
+    pauses: int
+    sparing: int
+    back_to_back: Mapping[LaunchMode, int]
+
+
+EVERY = _BurstCounts(pauses=BURSTS, sparing=SPARING_BURSTS, back_to_back=NONSTOP_BURSTS)
+SPOT = _BurstCounts(pauses=1, sparing=0, back_to_back={LaunchMode.QUEUED: 1})
+"""To check a calibration of an earlier run."""
+
+SAME = 0.02
+"""Largest difference of the reference's time from an earlier run's, as a share, if the noise floor is not wider."""
 
 TRIES = 3
 """Most repetitions of all bursts if other processes use the GPU meanwhile or the bursts disagree."""
@@ -91,6 +108,29 @@ class Calibrator:
             known = self._with_bursts(ProblemCalibration(quiet=timer.so_far), workspace, task, timer)
         return replace(known, quiet=timer.result())
 
+    def recall(self, earlier: ProblemCalibration, workspace: Workspace, task: Task) -> ProblemCalibration | None:
+        """Check the calibration of an earlier run on this GPU by one burst of each kind.
+
+        Returns:
+            The calibration with the lower of old and new times; None if the reference or the bursts take another time
+                than they did, or other work disturbs them.
+        """
+        _left_alone(workspace, PATIENCE_S)
+        with workspace.ledger.spend("calibration"):
+            now = ReferenceTimer(workspace, sets=self._sets(workspace)).so_far
+            difference = abs(math.log(now.reference_s / earlier.quiet.reference_s))
+            few = now.back_to_back_sets != earlier.quiet.back_to_back_sets
+            if few or difference > max(SAME, earlier.quiet.floor.log_width):
+                return None
+            spot = self._with_bursts(ProblemCalibration(quiet=now), workspace, task, counts=SPOT)
+        if not spot.calm or spot.pauses is None or earlier.pauses is None:
+            return None
+        if not 1 - AGREE_SPREAD <= spot.pauses.per_call_s / earlier.pauses.per_call_s <= AGREE_LEAST:
+            return None
+        known = _lower(earlier, spot.pauses, None, spot.back_to_back, alone=True)
+        quiet = replace(earlier.quiet, empty_calls=now.empty_calls)
+        return replace(known, quiet=quiet, process_bytes=spot.process_bytes or earlier.process_bytes)
+
     def learn_again(self, known: ProblemCalibration, workspace: Workspace, task: Task) -> ProblemCalibration:
         """Repeat the bursts of trusted code over new inputs.
 
@@ -107,7 +147,12 @@ class Calibrator:
         return min(len(workspace.sets), self._config.sets_per_burst + EXTRA_SETS)
 
     def _with_bursts(
-        self, known: ProblemCalibration, workspace: Workspace, task: Task, meanwhile: ReferenceTimer | None = None
+        self,
+        known: ProblemCalibration,
+        workspace: Workspace,
+        task: Task,
+        meanwhile: ReferenceTimer | None = None,
+        counts: _BurstCounts = EVERY,
     ) -> ProblemCalibration:
         """Add the cost of bursts to `known`; if they fail, mark it as not calm.
 
@@ -128,12 +173,12 @@ class Calibrator:
             try:
                 with self.standby.lent(own) as contestant:
                     client = ContestantClient(self._config, workspace, contestant, own, {}, time.perf_counter())
-                    bursts = _TrustedBursts(client, self._secret, meanwhile)
+                    bursts = _TrustedBursts(client, self._secret, meanwhile, counts)
                     client.load(known.quiet.empty_calls, unless_known=True)
                     for _ in range(TRIES):
                         alone = _left_alone(workspace, PATIENCE_S)
                         pauses = bursts.with_pauses(sets)
-                        sparing = bursts.with_few_calls() if sets > FEW_SETS else None
+                        sparing = bursts.with_few_calls() if counts.sparing and sets > FEW_SETS else None
                         back_to_back = bursts.back_to_back(back_to_back_sets) if back_to_back_sets else {}
                         alone = alone and _left_alone(workspace, 0.0)
                         known = _lower(known, pauses, sparing, back_to_back, alone=alone)
@@ -177,16 +222,19 @@ class _TrustedBursts:
     `meanwhile` runs while the contestant is stopped.
     """
 
-    def __init__(self, client: ContestantClient, secret: random.Random, meanwhile: ReferenceTimer | None) -> None:
+    def __init__(
+        self, client: ContestantClient, secret: random.Random, meanwhile: ReferenceTimer | None, counts: _BurstCounts
+    ) -> None:
         self._client = client
         self._secret = secret
         self._meanwhile = meanwhile
+        self._counts = counts
         self._still_since_s = math.inf
         """When its last burst ended, on the clock of `time.perf_counter`."""
 
     def with_pauses(self, sets: int) -> Calibration:
         """Measure what bursts over `sets` input sets cost beyond their calls."""
-        plans = [plan_calls(sets, self._secret, number + 1) for number in range(BURSTS + 1)]
+        plans = [plan_calls(sets, self._secret, number + 1) for number in range(self._counts.pauses + 1)]
         # The first burst loads code and allocates, and is not counted: it needs no pause.
         bursts = [
             self._with_pause(planned_calls, STILL_S if number else 0.0) for number, planned_calls in enumerate(plans)
@@ -195,7 +243,8 @@ class _TrustedBursts:
 
     def with_few_calls(self) -> Calibration:
         """Measure bursts of `LONG_SETS` calls; call after `with_pauses`."""
-        plans = [plan_calls(LONG_SETS, self._secret, number + 1, sparing=True) for number in range(SPARING_BURSTS)]
+        numbers = range(self._counts.sparing)
+        plans = [plan_calls(LONG_SETS, self._secret, number + 1, sparing=True) for number in numbers]
         return calibrate([self._with_pause(planned_calls, STILL_S) for planned_calls in plans])
 
     def _with_pause(self, planned_calls: Sequence[PlannedCall], still_s: float) -> tuple[float, list[float]]:
@@ -219,7 +268,7 @@ class _TrustedBursts:
         Their kernels count as taking no time, so that all the measured time is launch overhead.
         """
         calibrations: dict[LaunchMode, Calibration] = {}
-        for launch_mode, number in NONSTOP_BURSTS.items():
+        for launch_mode, number in self._counts.back_to_back.items():
             outcomes = [self._back_to_back_alone(range(sets), launch_mode) for _ in range(number + 1)]
             bursts = [each for each in outcomes[1:] if isinstance(each, BackToBackBurst)]
             if bursts:

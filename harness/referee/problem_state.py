@@ -20,6 +20,7 @@ from harness.devices import empty_kernel, measured_peaks
 from harness.devices.device import Device
 from harness.devices.gpu_specs import Peaks
 from harness.referee.calibrate import Calibrator
+from harness.referee.calibration_store import CalibrationStore
 from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.burst_plan import EXTRA_SETS
 from harness.referee.problem.size_ranges import SECRET
@@ -132,7 +133,8 @@ class CurrentProblem:
         self._calibrator = calibrator
         self._exclusive = exclusive
         self._progress_marker = progress_marker
-        self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
+        self._store = CalibrationStore(config, device)
+        self._soundness = Soundness(allow_degenerate=config.allow_degenerate, earlier=self._taken_for_right_earlier)
         self._recall = CalibrationCache()
         self._parked: OrderedDict[Hashable, tuple[Workspace, ProblemCalibration | None]] = OrderedDict()
         self._model_seed: tuple[str, int] | None = None
@@ -304,7 +306,20 @@ class CurrentProblem:
         elif self.known is None and self.config.device is DeviceKind.CUDA:
             assert self.workspace is not None
             with self._exclusive.held(), self._progress_marker.at(task.problem, task.workload, Phase.READY):
-                self.known = self._calibrator.learn(self.workspace, task)
+                self.known = self._recalled(self.workspace, task) or self._learnt(self.workspace, task)
+
+    def _recalled(self, workspace: Workspace, task: Task) -> ProblemCalibration | None:
+        earlier = self._store.held(workspace)
+        return None if earlier is None else self._calibrator.recall(earlier.calibration, workspace, task)
+
+    def _learnt(self, workspace: Workspace, task: Task) -> ProblemCalibration:
+        known = self._calibrator.learn(workspace, task)
+        self._store.keep(workspace, known, self._soundness.check(workspace))
+        return known
+
+    def _taken_for_right_earlier(self, workspace: Workspace) -> tuple[str, ...] | None:
+        earlier = self._store.held(workspace)
+        return None if earlier is None else earlier.taken_for_right
 
     def learn_again(self, task: Task) -> ProblemCalibration:
         """Repeat the calibration and return it; the lower times count from now on."""
@@ -322,8 +337,9 @@ class CurrentProblem:
         learns = task.timed and self.known is None and self.config.device is DeviceKind.CUDA
         if learns and not self._calibrator.standby.waits and self.warmed < WARMING:
             self.warmed += 1
-            self.learn(task)
-            self.known = None
+            assert self.workspace is not None
+            with self._exclusive.held(), self._progress_marker.at(task.problem, task.workload, Phase.READY):
+                self._calibrator.learn(self.workspace, task)
             empty_kernel.of(self._device).forget()
 
     def find_peaks(self) -> None:

@@ -7,6 +7,7 @@ Everything but the last part runs in sandboxed processes on the host device; wha
 from __future__ import annotations
 
 import functools
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import Workload
 from harness.core.status import Failure, Status
 from harness.core.task import Task
+from harness.referee import calibrate as calibrate_module
 from harness.referee.calibrate import BURSTS, Calibrator
 from harness.referee.contestants.census_request import take_census
 from harness.referee.contestants.client import ContestantClient
@@ -122,6 +124,33 @@ def court(
 ) -> Iterator[Court]:
     with Referee(config(DeviceKind.HOST), contestant_zygote(DeviceKind.HOST)) as referee:
         yield Court(referee, tmp_path_factory.mktemp("court"))
+
+
+def test_an_earlier_calibration_that_still_holds_is_recalled(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lower times count: an earlier run may have measured on a busier machine."""
+    monkeypatch.setattr(calibrate_module, "SAME", math.inf)
+    monkeypatch.setattr(calibrate_module, "AGREE_SPREAD", 1.0)
+    monkeypatch.setattr(calibrate_module, "AGREE_LEAST", math.inf)
+    assert court.known.pauses is not None
+    before = disturbed(court.known)
+    known = court.calibrator.recall(before, court.workspace, court.task)
+    assert known is not None
+    assert before.pauses is not None
+    assert known.pauses is not None
+    assert known.pauses.per_call_s < before.pauses.per_call_s
+    assert known.sparing == before.sparing
+    assert known.quiet.reference_s == before.quiet.reference_s
+
+
+@pytest.mark.parametrize("part", ["reference", "bursts", "sets"])
+def test_an_earlier_calibration_of_another_speed_is_not_recalled(court: Court, part: str) -> None:
+    quiet = court.known.quiet
+    earlier = {
+        "reference": replace(court.known, quiet=replace(quiet, reference_s=10 * quiet.reference_s)),
+        "bursts": disturbed(court.known),
+        "sets": replace(court.known, quiet=replace(quiet, back_to_back_sets=quiet.back_to_back_sets + 1)),
+    }[part]
+    assert court.calibrator.recall(earlier, court.workspace, court.task) is None
 
 
 def disturbed(known: ProblemCalibration) -> ProblemCalibration:
