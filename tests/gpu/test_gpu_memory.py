@@ -1,15 +1,17 @@
 """A run with `--gpu-memory` judges as on a smaller GPU, also what allocates without torch.
 
-Other workers' referees hold some GiB of the GPU between their tests: the limits leave room for them.
+Other workers' referees hold GiB of the GPU between their tests, which count within a limit: `limit` adds them.
 """
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.core.status import Status
 from harness.results.writer import RunStore
@@ -46,14 +48,20 @@ BY_THE_DRIVER = (
 )
 
 
-def judged(folder: Path, body: str, memory: str, problem: str = PROBLEM, *more: str) -> tuple[Status, str, object]:
+def limit(gib: int) -> int:
+    """Return the limit in GiB that leaves `gib` GiB beside what other processes hold."""
+    free, total = torch.cuda.mem_get_info()
+    return gib + math.ceil((total - free) / 2**30)
+
+
+def judged(folder: Path, body: str, gib: int, problem: str = PROBLEM, *more: str) -> tuple[Status, str, object]:
     (folder / "problems/level1").mkdir(parents=True)
     (folder / "problems/level1/1_relu.py").write_text(problem)
     (folder / "solutions/me/level1").mkdir(parents=True)
     (folder / "solutions/me/level1/1_relu.py").write_text(SOLUTION.format(body=body))
     command = [sys.executable, "-m", "harness", "eval", "solutions", "--problems", "problems", "--run-id", "run"]
     done = subprocess.run(
-        [*command, "--gpu-memory", memory, "--timing-budget", "0.5", *more],
+        [*command, "--gpu-memory", f"{gib}GiB", "--timing-budget", "0.5", *more],
         cwd=folder,
         check=False,
         text=True,
@@ -66,21 +74,22 @@ def judged(folder: Path, body: str, memory: str, problem: str = PROBLEM, *more: 
 
 @pytest.mark.parametrize("allocation", [BY_TORCH, BY_THE_DRIVER])
 def test_an_allocation_beyond_the_limit_is_out_of_memory(tmp_path: Path, allocation: str) -> None:
-    status, reason, conditions = judged(tmp_path, allocation.format(gib=25), "24GiB")
+    gib = limit(8)
+    status, reason, conditions = judged(tmp_path, allocation.format(gib=gib + 1), gib)
     assert status is Status.out_of_memory, reason
-    assert conditions == "24 GiB of GPU memory"
+    assert conditions == f"{gib} GiB of GPU memory"
 
 
 @pytest.mark.parametrize("allocation", [BY_TORCH, BY_THE_DRIVER])
 def test_an_allocation_within_the_limit_passes(tmp_path: Path, allocation: str) -> None:
-    status, reason, _ = judged(tmp_path, allocation.format(gib=2), "24GiB")
+    status, reason, _ = judged(tmp_path, allocation.format(gib=2), limit(8))
     assert status is Status.passed, reason
 
 
 def test_a_problem_whose_inputs_and_outputs_take_half_of_the_memory_is_judged(tmp_path: Path) -> None:
-    problem = PROBLEM.replace("1000, 1000", "1344, 1024, 1024")  # 5.25 GiB, and as much for the outputs
+    problem = PROBLEM.replace("1000, 1000", "1024, 1024, 1024")  # 4 GiB, and as much for the outputs
     status, reason, _ = judged(
-        tmp_path, "pass", "32GiB", problem, "--inputs", "own", "--seeds", "1", "--audit", "never"
+        tmp_path, "pass", limit(24), problem, "--inputs", "own", "--seeds", "1", "--audit", "never"
     )
     assert status is Status.passed, reason
 
