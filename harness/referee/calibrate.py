@@ -53,7 +53,10 @@ NONSTOP_BURSTS = {LaunchMode.QUEUED: 4, LaunchMode.LAUNCHED: 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BurstCounts:
-    """How many bursts of each kind one calibration has; one more of each kind runs first and is not counted."""
+    """Number of bursts of each kind in one calibration.
+
+    One more of each kind runs first and is not counted.
+    """
 
     pauses: int
     sparing: int

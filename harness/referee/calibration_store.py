@@ -41,7 +41,9 @@ class KnownProblem:
 
 
 class CalibrationStore:
-    """Calibrations in a cache folder. Files that can't be read or written cost only time.
+    """Calibrations in a cache folder.
+
+    Files that can't be read or written cost only time.
 
     Args:
         config: Settings of the run; without a cache folder nothing is kept.
@@ -54,7 +56,7 @@ class CalibrationStore:
         settings = config.sets_per_burst, config.gpu_memory_bytes, config.sandbox, config.seeds
         self._common = f"{FORMAT} {gpu and asdict(gpu)} {settings}"
 
-    def held(self, workspace: Workspace) -> KnownProblem | None:
+    def read(self, workspace: Workspace) -> KnownProblem | None:
         """Return what an earlier run found out; None if there is nothing."""
         key = self._key(workspace)
         if key is None:
@@ -64,7 +66,7 @@ class CalibrationStore:
             return known if known.key == key else None
         return None
 
-    def keep(self, workspace: Workspace, calibration: ProblemCalibration, taken_for_right: tuple[str, ...]) -> None:
+    def write(self, workspace: Workspace, calibration: ProblemCalibration, taken_for_right: tuple[str, ...]) -> None:
         """Store a calibration that nothing disturbed."""
         key = self._key(workspace)
         if key is None or not calibration.calm:
@@ -75,7 +77,7 @@ class CalibrationStore:
             replace_whole(self._path(key), msgspec.json.encode(known))
 
     def _key(self, workspace: Workspace) -> str | None:
-        """Return the key of a workspace; None for what is not kept: secret sizes are drawn anew in each run."""
+        """Return the key of a workspace; None for secret sizes, which each run draws anew."""
         if self._folder is None or workspace.workload.name.startswith(SECRET):
             return None
         return f"{self._common} {key_of(workspace.problem, workspace.workload)} {len(workspace.sets)}"

@@ -130,7 +130,7 @@ class GpuExclusive:
 
     @contextmanager
     def starts(self) -> Iterator[None]:
-        """Within `held`, let contestants start for the length of the block; audits stay stopped."""
+        """Within `held`, let contestants start in the block; audits stay stopped."""
         if self._prefork is None:
             yield
             return

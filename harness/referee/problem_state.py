@@ -134,7 +134,7 @@ class CurrentProblem:
         self._exclusive = exclusive
         self._progress_marker = progress_marker
         self._store = CalibrationStore(config, device)
-        self._soundness = Soundness(allow_degenerate=config.allow_degenerate, earlier=self._taken_for_right_earlier)
+        self._soundness = Soundness(allow_degenerate=config.allow_degenerate, earlier=self._earlier_taken_for_right)
         self._recall = CalibrationCache()
         self._parked: OrderedDict[Hashable, tuple[Workspace, ProblemCalibration | None]] = OrderedDict()
         self._model_seed: tuple[str, int] | None = None
@@ -306,19 +306,19 @@ class CurrentProblem:
         elif self.known is None and self.config.device is DeviceKind.CUDA:
             assert self.workspace is not None
             with self._exclusive.held(), self._progress_marker.at(task.problem, task.workload, Phase.READY):
-                self.known = self._recalled(self.workspace, task) or self._learnt(self.workspace, task)
+                self.known = self._recall(self.workspace, task) or self._learn_anew(self.workspace, task)
 
-    def _recalled(self, workspace: Workspace, task: Task) -> ProblemCalibration | None:
-        earlier = self._store.held(workspace)
+    def _recall(self, workspace: Workspace, task: Task) -> ProblemCalibration | None:
+        earlier = self._store.read(workspace)
         return None if earlier is None else self._calibrator.recall(earlier.calibration, workspace, task)
 
-    def _learnt(self, workspace: Workspace, task: Task) -> ProblemCalibration:
+    def _learn_anew(self, workspace: Workspace, task: Task) -> ProblemCalibration:
         known = self._calibrator.learn(workspace, task)
-        self._store.keep(workspace, known, self._soundness.check(workspace))
+        self._store.write(workspace, known, self._soundness.check(workspace))
         return known
 
-    def _taken_for_right_earlier(self, workspace: Workspace) -> tuple[str, ...] | None:
-        earlier = self._store.held(workspace)
+    def _earlier_taken_for_right(self, workspace: Workspace) -> tuple[str, ...] | None:
+        earlier = self._store.read(workspace)
         return None if earlier is None else earlier.taken_for_right
 
     def learn_again(self, task: Task) -> ProblemCalibration:

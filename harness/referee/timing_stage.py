@@ -187,7 +187,10 @@ class TimingStage:
 
     @contextmanager
     def _untimed(self) -> Iterator[None]:
-        """Let contestants start for the length of the block; waiting for them does not count as the solution's time."""
+        """Let contestants start meanwhile.
+
+        Waiting for them does not count as the time of the solution.
+        """
         exclusive = self._context.exclusive
         before_s = exclusive.waited_s
         with exclusive.starts():

@@ -1,4 +1,4 @@
-"""A run with `--gpu-memory` judges as on a smaller GPU, also what allocates without torch.
+"""Runs with `--gpu-memory`: as on a smaller GPU, also for other allocators.
 
 Other workers' referees hold GiB of the GPU between their tests, which count within a limit: `limit` adds them.
 """

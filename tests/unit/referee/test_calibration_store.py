@@ -52,43 +52,43 @@ def store(folder: Path, monkeypatch: pytest.MonkeyPatch, *, gpu: str = "one", **
 def test_another_run_reads_what_one_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the empty calls, which each referee times in its own process."""
     own = {0: EmptyTimed(few_s=1e-6, many_s=2e-6)}
-    store(tmp_path, monkeypatch).keep(workspace(), replace(KNOWN, quiet=replace(QUIET, empty_calls=own)), ("zeros",))
-    held = store(tmp_path, monkeypatch).held(workspace())
+    store(tmp_path, monkeypatch).write(workspace(), replace(KNOWN, quiet=replace(QUIET, empty_calls=own)), ("zeros",))
+    held = store(tmp_path, monkeypatch).read(workspace())
     assert held is not None
     assert held.calibration == KNOWN
     assert held.taken_for_right == ("zeros",)
 
 
 def test_it_is_of_one_gpu_problem_workload_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store(tmp_path, monkeypatch).keep(workspace(), KNOWN, ())
-    assert store(tmp_path, monkeypatch, gpu="other").held(workspace()) is None
-    assert store(tmp_path, monkeypatch, gpu_memory_bytes=2**30).held(workspace()) is None
+    store(tmp_path, monkeypatch).write(workspace(), KNOWN, ())
+    assert store(tmp_path, monkeypatch, gpu="other").read(workspace()) is None
+    assert store(tmp_path, monkeypatch, gpu_memory_bytes=2**30).read(workspace()) is None
     same = store(tmp_path, monkeypatch)
-    assert same.held(workspace("b")) is None
-    assert same.held(workspace(sizes={"n": 5})) is None
-    assert same.held(workspace(sets=6)) is None
-    assert same.held(workspace()) is not None
+    assert same.read(workspace("b")) is None
+    assert same.read(workspace(sizes={"n": 5})) is None
+    assert same.read(workspace(sets=6)) is None
+    assert same.read(workspace()) is not None
 
 
 def test_neither_doubtful_ones_nor_secret_sizes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = workspace()
     secret.workload = SimpleNamespace(name="secret-1", sizes={})
     kept = store(tmp_path, monkeypatch)
-    kept.keep(secret, KNOWN, ())
-    kept.keep(workspace(), replace(KNOWN, calm=False), ())
+    kept.write(secret, KNOWN, ())
+    kept.write(workspace(), replace(KNOWN, calm=False), ())
     assert not list(tmp_path.rglob("*.json"))
 
 
 def test_damaged_files_and_missing_folders_count_as_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = store(tmp_path, monkeypatch)
-    kept.keep(workspace(), KNOWN, ())
+    kept.write(workspace(), KNOWN, ())
     (path,) = tmp_path.rglob("*.json")
     for damage in (path.read_bytes()[:-20], b"", b"[]", path.read_bytes().replace(b"per_call_s", b"per_cell_s")):
         path.write_bytes(damage)
-        assert kept.held(workspace()) is None
+        assert kept.read(workspace()) is None
     nowhere = CalibrationStore(replace(config(DeviceKind.HOST), cache_dir=None), open_device(DeviceKind.HOST))
-    nowhere.keep(workspace(), KNOWN, ())
-    assert nowhere.held(workspace()) is None
+    nowhere.write(workspace(), KNOWN, ())
+    assert nowhere.read(workspace()) is None
 
 
 def test_an_earlier_run_s_wrong_answers_are_not_looked_for_again() -> None:
