@@ -306,9 +306,9 @@ class CurrentProblem:
         elif self.known is None and self.config.device is DeviceKind.CUDA:
             assert self.workspace is not None
             with self._exclusive.held(), self._progress_marker.at(task.problem, task.workload, Phase.READY):
-                self.known = self._recall(self.workspace, task) or self._learn_anew(self.workspace, task)
+                self.known = self._recall_calibration(self.workspace, task) or self._learn_anew(self.workspace, task)
 
-    def _recall(self, workspace: Workspace, task: Task) -> ProblemCalibration | None:
+    def _recall_calibration(self, workspace: Workspace, task: Task) -> ProblemCalibration | None:
         earlier = self._store.read(workspace)
         return None if earlier is None else self._calibrator.recall(earlier.calibration, workspace, task)
 
