@@ -86,6 +86,7 @@ class Recipe:
         lean: Mapping[str, str],
         *,
         quick: Mapping[str, str] = MappingProxyType({}),
+        after: Mapping[str, str] = MappingProxyType({}),
         libraries: Sequence[Path] = (),
         prefix: str = "",
     ) -> str:
@@ -97,6 +98,7 @@ class Recipe:
             lean: Maps files to the option that adds lean headers; all other files use the full headers.
             quick: Maps some files of `lean` to a command that is tried first. It may contain `$cxx $cflags` and
                 `$nvcc $cuda_cflags`.
+            after: Maps some files of `quick` to the object that must exist before.
             libraries: Static libraries of the harness that are linked if a unit uses them.
             prefix: Put before the names of the objects.
         """
@@ -119,7 +121,9 @@ class Recipe:
             rule = "nvcc" if unit.cuda else "cxx"
             option, first = lean.get(unit.file), quick.get(unit.file)
             if option is not None and first is not None:
-                lines += [f"build {objects[-1]}: {rule}_quick {unit.file}", f"  lean = {option}", f"  quick = {first}"]
+                first_made = f" | {after[unit.file]}" if unit.file in after else ""
+                lines += [f"build {objects[-1]}: {rule}_quick {unit.file}{first_made}", f"  lean = {option}"]
+                lines += [f"  quick = {first}"]
             elif option is not None:
                 lines += [f"build {objects[-1]}: {rule}_lean {unit.file}", f"  lean = {option}"]
             else:

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import sys
 import sysconfig
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from harness.toolchain.toolchain import Plan
 from harness.toolchain.torchinfo import TorchBuild, find_torch, python_include
 from harness.toolchain.units import Unit, units_of
 
-FORMAT = 2
+FORMAT = 3
 """Version of the build rules; part of the fingerprint."""
 
 PRODUCT = "module.so"
@@ -157,6 +157,7 @@ class NvccToolchain:
             _write(folder / file.path, file.text)
         lean_options: dict[str, str] = {}
         quick_commands: dict[str, str] = {}
+        joined = self._joined(spec, units)
         for unit in units:
             _write(folder / unit.file, unit.text)
             if (header := self._stand_in(spec, unit)) is not None:
@@ -166,8 +167,13 @@ class NvccToolchain:
                 lean_options[unit.file] = (
                     f"--options-file={own}/{_LEAN_FLAGS}" if unit.cuda else f"@{own}/{_LEAN_FLAGS}"
                 )
-                if (command := self._quick_command(spec, unit, folder)) is not None:
+                if (command := self._quick_command(spec, unit, folder, joined)) is not None:
                     quick_commands[unit.file] = command
+        after: dict[str, str] = {}
+        if joined is not None and len(quick_commands) == len(units):
+            main, cuda = units
+            quick_commands[main.file] = fast_paths.joined_command(cuda, main, quick_commands[main.file])
+            after[main.file] = cuda.object
         recipe = Recipe(
             cxx=str(self._cxx),
             cxx_flags=self._cxx_flags(spec),
@@ -178,7 +184,7 @@ class NvccToolchain:
         bindings = None if self._headers is None or not quick_commands else self._headers.bindings
         libraries = () if bindings is None else (bindings,)
         first = replace(recipe, link_flags=self._quick_link_flags(spec) or recipe.link_flags)
-        tried = first.build_file(units, PRODUCT, lean_options, quick=quick_commands, libraries=libraries)
+        tried = first.build_file(units, PRODUCT, lean_options, quick=quick_commands, after=after, libraries=libraries)
         _write(folder / _LEAN_BUILD, tried)
         _write(folder / _FULL_BUILD, recipe.build_file(units, PRODUCT, {}, prefix=f"{OWN}/"))
         searched = [path for path in (*self._system_includes(spec.uses_cuda), _STANDARD_HEADERS) if path.exists()]
@@ -285,7 +291,16 @@ class NvccToolchain:
         given = None if unit.cuda else spec.extra_cflags
         return _options(self._headers.flags(folder, kind="python", precompiled_for=given))
 
-    def _quick_command(self, spec: ExtensionSpec, unit: Unit, folder: Path) -> str | None:
+    def _joined(self, spec: ExtensionSpec, units: Sequence[Unit]) -> dict[str, Any] | None:
+        """Return what binds `main.cpp`'s functions in the host part of `cuda.cu`; None if it is compiled alone."""
+        ready = self._headers is not None and self._headers.bindings is not None
+        if not ready or set(self._ways) != set(fast_paths.WAYS) or [unit.cuda for unit in units] != [False, True]:
+            return None
+        return fast_paths.joined_bindings(spec, *units)
+
+    def _quick_command(
+        self, spec: ExtensionSpec, unit: Unit, folder: Path, joined: Mapping[str, Any] | None
+    ) -> str | None:
         """Write the files of a unit's fast path and return its command, or None."""
         if self._headers is None or ("split" if unit.cuda else "prebuilt") not in self._ways:
             return None
@@ -301,7 +316,7 @@ class NvccToolchain:
             flags = self._headers.flags(own, kind="cuda", precompiled_for=given)
             cccl = self._cuda_home / "include" / "cccl"
             include = (cccl,) if cccl.exists() else ()
-            settings = fast_paths.split_settings(self._cxx, flags, self._torch.include_folders(), include)
+            settings = fast_paths.split_settings(self._cxx, flags, self._torch.include_folders(), include, joined)
             command, files = fast_paths.split_command(unit, f"{own}/settings.json"), {"settings.json": settings}
         else:
             if text is None or header is None or self._headers.bindings is None:

@@ -31,7 +31,6 @@ if __name__ == "__main__":
 
 from harness.hostcuda.translate.bindings import Argument, Definition, module_definition
 from harness.hostcuda.translate.declared import (
-    declarations,
     has_torch,
     joined_declarations,
     torch_includes,
@@ -61,6 +60,7 @@ from harness.hostcuda.translate.preprocess import PreprocessedUnit, author_text,
 from harness.hostcuda.translate.refusals import declarations as refused_declarations
 from harness.hostcuda.translate.refusals import in_log as refused_in
 from harness.hostcuda.translate.rewrite import rewrite
+from harness.toolchain.cuda_source.main_declarations import declarations
 from harness.toolchain.headers.fallback import first_error, own_fault, searched
 from harness.toolchain.headers.lean import DEFINE, UNIT, LeanHeaders
 

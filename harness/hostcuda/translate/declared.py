@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.hostcuda.translate.kinds import binds
-from harness.toolchain.cuda_source.tokens import code
+from harness.toolchain.cuda_source.main_declarations import blanked
 
 __all__ = [
     "MAIN",
-    "declarations",
     "has_torch",
     "joined_declarations",
     "torch_includes",
@@ -50,42 +49,8 @@ _HALVES = re.compile(
     r"\b(?:__half2?|half2|__(?:float2half|half2float)\w*|__nv_(?:bfloat162?|fp8_\w+)|__float2bfloat16\w*)\b"
 )
 
-_HARMLESS = re.compile(
-    r"^[ \t]*#[ \t]*include[ \t]*<(?:torch/(?:extension|torch|all|types)\.h|ATen/ATen\.h|pybind11/(?:pybind11|stl)\.h"
-    r"|[a-z_]+)>[ \t]*$",
-    re.M,
-)
-"""Includes of what a unit with torch's headers has anyway."""
-
-_MORE_THAN_DECLARATIONS = re.compile(
-    r"[{}#\"']|\b(?:using|namespace|template|extern|inline|static|typedef|struct|class|enum|constexpr|auto|operator)\b"
-)
-_TYPE = re.compile(r"(?:^|[(,;<])\s*+((?:(?:const|unsigned|signed)\s++)*+[A-Za-z_]\w*+)")
-_KNOWN_TYPE = re.compile(
-    r"(?:(?:const|unsigned|signed)\s+)*"
-    r"(?:torch|at|c10|std|void|bool|char|short|int|long|float|double|unsigned|signed|size_t|u?int(?:8|16|32|64)_t)"
-)
 _ANY_ERROR = re.compile(r"^\S+:\d+:(?:\d+:)? (?:fatal )?error: ", re.M)
 _ROOT = re.compile(r"\b(?:torch|at|c10)(?=\s*::)")
-
-
-def _blanked(text: str) -> str:
-    """The text without comments and literals; places stay."""
-    return code(text.encode(errors="surrogatepass")).decode(errors="replace")
-
-
-def declarations(text: str) -> str | None:
-    """Return the declarations of a `main.cpp` that holds nothing else.
-
-    Includes and comments are blanked; lines stay. None if it holds more, or a type that is not of torch, the
-    standard library or the language.
-    """
-    said = _HARMLESS.sub("", _blanked(text))
-    if _MORE_THAN_DECLARATIONS.search(said):
-        return None
-    if not all(_KNOWN_TYPE.fullmatch(found[1]) for found in _TYPE.finditer(said)):
-        return None
-    return said
 
 
 def has_torch(text: str, job: Mapping[str, Any]) -> bool:
@@ -141,7 +106,7 @@ def undeclared(texts: Mapping[str, str], job: Mapping[str, Any]) -> str:
         log += _without_python(file, text, job) + _without_halves(file, text, job)
     if functions is None:
         return log
-    if any(re.search(r"\bPYBIND11_MODULE\b", _blanked(text)) and binds(text) for text in texts.values()):
+    if any(re.search(r"\bPYBIND11_MODULE\b", blanked(text)) and binds(text) for text in texts.values()):
         log += (
             f"main.cpp:{end}:1: error: redefinition of ‘PyInit_{job['name']}’: the sources define a module themselves,"
             " so functions= must be left out\n"
@@ -178,7 +143,7 @@ def _without_python(file: str, text: str, job: Mapping[str, Any]) -> str:
         return ""
     if re.search(r'^[ \t]*#[ \t]*include[ \t]*"', text, re.M):
         return ""  # a header of the author's may include them
-    said = _blanked(text)
+    said = blanked(text)
     found = _PYTHON.search(said)
     if found is None or re.search(r"\bnamespace\s+py\b|^[ \t]*#[ \t]*define[ \t]+PYBIND11", said, re.M):
         return ""
@@ -197,7 +162,7 @@ def _without_halves(file: str, text: str, job: Mapping[str, Any]) -> str:
     names = _INCLUDE.findall("\n".join([text, *job["own_headers"]]))
     if not job["no_implicit_headers"] or not all(_WITHOUT_HALVES.fullmatch(name) for name in names):
         return ""
-    said = _blanked(text)
+    said = blanked(text)
     found = _HALVES.search(said)
     if found is None or re.search(rf"#[ \t]*define[ \t]+{found[0]}\b", said):
         return ""

@@ -61,6 +61,12 @@ def variables_in(listing: str, wanted: Mapping[str, bool]) -> list[Symbol]:
     return found
 
 
+def linkage(listing: str, function: str) -> list[str]:
+    """Return the letters that `nm` gives the global functions of a plain name, templates left out."""
+    pattern = re.compile(rf"(?m) (\w) _ZL?{len(function)}{function}(?!I)[^\s.]*$")
+    return pattern.findall(listing)
+
+
 def entries_in(log: str) -> set[str]:
     """Return the mangled names of the kernels in ptxas's report."""
     return set(_ENTRY.findall(log))

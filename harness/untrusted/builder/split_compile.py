@@ -7,7 +7,8 @@ exists, and nvcc's report is on stdout. Otherwise the reason is one line on stdo
 whole. See guides/design/split_builds.md.
 
 `SETTINGS` is a JSON file: `cxx`, the host compiler; `host_flags`, the flags for lean headers; `torch`, header folders
-that the device part does not get; `include`, folders that nvcc searches by default.
+that the device part does not get; `include`, folders that nvcc searches by default; `bindings`, what binds the functions
+of a joined `main.cpp` (`fast_paths.joined_bindings`), or null. If it was joined, its object's stand-in is written.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from harness.toolchain.split.stubs import Unsplittable
 _INCLUDE = Path(flags.__file__).resolve().parent / "include"
 _PRELUDE = "#include <cstdint>\n#include <cmath>\n#include <algorithm>\n#include <limits>\n#include <type_traits>\n"
 """The standard headers that torch's headers include and device code uses."""
+
+_EMPTY_ARCHIVE = b"!<arch>\n"
+"""Stands for the object of a `main.cpp` that was joined: a linker takes nothing from it."""
 
 
 class Failed(Exception):
@@ -83,17 +87,26 @@ class Build:
             raise Failed(f"the device part has no kernel {min(missing)}")
         table = [*(symbols.Symbol(name=name) for name in used), *symbols.variables_in(listing, parts.variables)]
         self._join(table)
+        if (bindings := self._settings["bindings"]) is not None:
+            Path(bindings["marker"]).write_bytes(_EMPTY_ARCHIVE)
         return report
 
     def _host(self, parts: Parts, given: Sequence[str]) -> str:
         """Compile the host part; return `nm`'s listing of it."""
         path, made = self._folder / "host.cpp", self._folder / "host.o"
-        opening = f'#include "{_INCLUDE}/harness_split.h"\n#line 1 "{self._source}"\n'
-        path.write_text(opening + parts.host, encoding="utf-8", errors="surrogatepass")
+        before, after, names = "", "", []
+        if (bindings := self._settings["bindings"]) is not None:
+            before, after, names = bindings["before"], bindings["after"], bindings["names"]
+        opening = f'#include "{_INCLUDE}/harness_split.h"\n{before}#line 1 "{self._source}"\n'
+        path.write_text(opening + parts.host + after, encoding="utf-8", errors="surrogatepass")
         folders = (item for folder in self._settings["include"] for item in ("-isystem", folder))
         command = [self._settings["cxx"], *self._settings["host_flags"], *given, *folders]
         _run([*command, "-c", str(path), "-o", str(made)])
-        return _run(["nm", "-S", str(made)])
+        listing = _run(["nm", "-S", str(made)])
+        for name in names:
+            if symbols.linkage(listing, name) != ["T"]:
+                raise Failed(f"{name} is not one function that other units see")
+        return listing
 
     def _device(self, parts: Parts, more: str) -> str:
         """Compile the device part; return nvcc's output."""

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from harness.hostcuda.translate import build
-from harness.hostcuda.translate.declared import declarations, has_torch, undeclared, undefined, unexported
+from harness.hostcuda.translate.declared import has_torch, undeclared, undefined, unexported
+from harness.toolchain.cuda_source.main_declarations import declarations
 from tests.unit.hostcuda.test_build import KERNEL, LAUNCH, Spec, run
 
 CUDA = f"#include <torch/extension.h>\n{KERNEL}torch::Tensor f(torch::Tensor x) {{ {LAUNCH} return x; }}\n"
