@@ -1,8 +1,8 @@
 """Fast paths to compile the units of an extension, tried before lean headers.
 
 Trusted side. There are three: generated bindings without pybind11 in the unit, linked with a library that
-`SharedHeaders` compiled once; a CUDA source compiled in two parts (`split`); and both in one unit. A fast path that fails falls back in
-the build itself, so these checks only avoid useless attempts. See guides/design/split_builds.md.
+`SharedHeaders` compiled once; a CUDA source compiled in two parts (`split`); and both in one unit. A fast path that
+fails falls back in the build itself, so these checks only avoid useless attempts. See guides/design/split_builds.md.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def joined_bindings(spec: ExtensionSpec, main: Unit, cuda: Unit) -> dict[str, An
         chosen = f"harness_bound{number}"
         after += f"static constexpr auto {chosen} = static_cast<decltype(&{_MAIN}::{name})>(&::{name});\n"
         listed.append(f'::harness_bindings::bound<{chosen}>("{name}", "{doc}", {guarded})')
-    before = f'#include <torch/types.h>\n#include "{BINDINGS}/harness_bindings.h"\nnamespace {_MAIN} {{\n{declared}\n}}\n'
+    before = f'#include <torch/types.h>\n#include "{BINDINGS}/harness_bindings.h"\n'
+    before += f"namespace {_MAIN} {{\n{declared}\n}}\n"
     after += "HARNESS_BINDINGS_MODULE(TORCH_EXTENSION_NAME,\n" + ",\n".join(listed) + ")\n"
     return {"before": before, "after": after, "names": names, "marker": f"{cuda.object}.joined"}
 

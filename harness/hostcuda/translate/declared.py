@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.hostcuda.translate.kinds import binds
-from harness.toolchain.cuda_source.main_declarations import blanked
+from harness.toolchain.cuda_source.main_declarations import blanked, declarations
 
 __all__ = [
     "MAIN",

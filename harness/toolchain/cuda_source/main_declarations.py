@@ -26,6 +26,7 @@ _KNOWN_TYPE = re.compile(
     r"(?:torch|at|c10|std|void|bool|char|short|int|long|float|double|unsigned|signed|size_t|u?int(?:8|16|32|64)_t)"
 )
 
+
 def blanked(text: str) -> str:
     """Return the text without comments and literals; places stay."""
     return code(text.encode(errors="surrogatepass")).decode(errors="replace")

@@ -7,8 +7,9 @@ exists, and nvcc's report is on stdout. Otherwise the reason is one line on stdo
 whole. See guides/design/split_builds.md.
 
 `SETTINGS` is a JSON file: `cxx`, the host compiler; `host_flags`, the flags for lean headers; `torch`, header folders
-that the device part does not get; `include`, folders that nvcc searches by default; `bindings`, what binds the functions
-of a joined `main.cpp` (`fast_paths.joined_bindings`), or null. If it was joined, its object's stand-in is written.
+that the device part does not get; `include`, folders that nvcc searches by default; `bindings`, what binds the
+functions of a `main.cpp` that is compiled with the host part (`fast_paths.joined_bindings`), or null. Then the marker
+named there stands for its object.
 """
 
 from __future__ import annotations
