@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from harness.core.executables import find_nvcc
 from harness.toolchain import ExtensionSpec, NvccToolchain, Plan, SourceFile, default_root
 from harness.toolchain.diagnostics import kernel_resources
-from harness.toolchain.fast_paths import bound_text
+from harness.toolchain.fast_paths import bound_text, joined_bindings
 from harness.toolchain.headers.lean import UNIT
 from harness.toolchain.headers.shared import SharedHeaders
 from harness.toolchain.ninja_file import OWN
@@ -259,3 +260,53 @@ def test_what_is_not_tried_in_two_parts(cuda: NvccToolchain, tmp_path: Path, cha
     spec = ExtensionSpec(**fields | changes)
     (tmp_path / "build").mkdir()
     assert "split" not in cuda.prepare(spec, tmp_path / "build").headers.values()
+
+
+JOINED = """
+#include <torch/extension.h>
+__global__ void k(float* x) { x[threadIdx.x] += 1.0f; }
+%s torch::Tensor f(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>()); return x; }
+"""
+DECLARED = "torch::Tensor f(torch::Tensor x);"
+
+
+def joining(definition: str, declared: str = DECLARED) -> ExtensionSpec:
+    """A specification that binds `f`, which `cpp_sources` declare and `cuda_sources` define."""
+    return ExtensionSpec(
+        name="ext", cpp_sources=(declared,), cuda_sources=(JOINED % definition,), functions=(("f", "f"),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "joined"),
+    [
+        ({}, True),
+        ({"extra_cflags": ("-O3 -Wall",)}, True),
+        ({"extra_cflags": ("-DTensor=int",)}, False),
+        ({"no_implicit_headers": True}, False),
+        ({"cpp_sources": ("inline int g() { return 1; } " + DECLARED,)}, False),
+        ({"cuda_sources": ("#define f other\n" + JOINED % "",)}, False),
+    ],
+)
+def test_when_a_main_is_joined(changes: dict[str, Any], joined: bool) -> None:
+    units = units_of(replace(joining(""), **changes))
+    assert (joined_bindings(replace(joining(""), **changes), *units) is not None) is joined
+
+
+@needs_nvcc
+def test_a_joined_main_binds_only_what_two_units_bind(tmp_path: Path) -> None:
+    """A static definition, or one with other parameters, is no definition for another unit."""
+    tools = NvccToolchain([(9, 0)], default_root())
+    tools.warm_up()
+    for name, spec, joined in (
+        ("plain", joining(""), True),
+        ("static", joining("static"), False),
+        ("other", joining("", "torch::Tensor f(torch::Tensor x, int64_t n);"), False),
+    ):
+        _, log = built(tools, spec, tmp_path / name)
+        assert (tmp_path / name / "cuda.cuda.o.joined").exists() is joined, log
+        said = subprocess.run(
+            ["nm", "-D", "-C", str(tmp_path / name / "module.so")], capture_output=True, text=True, check=True
+        ).stdout
+        assert (" T f(at::Tensor)" in said) is (name != "static")
+        assert (" U f(at::Tensor" in said) is not joined, said
