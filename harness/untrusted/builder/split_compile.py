@@ -88,7 +88,7 @@ class Build:
             raise Failed(f"the device part has no kernel {min(missing)}")
         table = [*(symbols.Symbol(name=name) for name in used), *symbols.variables_in(listing, parts.variables)]
         self._join(table)
-        if (bindings := self._settings["bindings"]) is not None:
+        if (bindings := self._settings.get("bindings")) is not None:
             Path(bindings["marker"]).write_bytes(_EMPTY_ARCHIVE)
         return report
 
@@ -96,7 +96,7 @@ class Build:
         """Compile the host part; return `nm`'s listing of it."""
         path, made = self._folder / "host.cpp", self._folder / "host.o"
         before, after, names = "", "", []
-        if (bindings := self._settings["bindings"]) is not None:
+        if (bindings := self._settings.get("bindings")) is not None:
             before, after, names = bindings["before"], bindings["after"], bindings["names"]
         opening = f'#include "{_INCLUDE}/harness_split.h"\n{before}#line 1 "{self._source}"\n'
         path.write_text(opening + parts.host + after, encoding="utf-8", errors="surrogatepass")
