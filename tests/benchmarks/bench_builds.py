@@ -236,8 +236,7 @@ def main(arguments: Sequence[str]) -> int:
             if options.budget_s is not None and time.perf_counter() - begin > options.budget_s:
                 sys.stdout.write(f"{way:9} not begun: the budget was spent\n")
                 continue
-            folder = Path(scratch) / way
-            folder.mkdir()
+            folder = Path(tempfile.mkdtemp(prefix=f"{way}-", dir=scratch))
             count = options.count if way == "quick" else options.others
             held.append(measure(way, count, options.jobs, shared, folder, capabilities))
             sys.stdout.write(f"{line(held[-1])}\n")
