@@ -39,7 +39,7 @@ _MAIN = "harness_main"
 
 
 def joined_bindings(spec: ExtensionSpec, main: Unit, cuda: Unit) -> dict[str, Any] | None:
-    """Return what the host part of `cuda` needs to bind the functions that `main` declares.
+    """Return how the host part of `cuda` binds the functions that `main` declares.
 
     That saves a compiler run. `before` and `after` are texts around the source. `names` are functions that the source
     must define for other units: only then is the result that of two units. None if `main` is more than declarations,
@@ -67,7 +67,10 @@ def joined_bindings(spec: ExtensionSpec, main: Unit, cuda: Unit) -> dict[str, An
 
 
 def joined_command(cuda: Unit, main: Unit, command: str) -> str:
-    """Return ninja's command for a `main` that may have been joined to `cuda`; `command` compiles it alone."""
+    """Return ninja's command for a `main` that may have been joined to `cuda`.
+
+    `command` compiles it alone.
+    """
     return f"{{ cp {cuda.object}.joined {main.object} 2>/dev/null || {command}; }}"
 
 

@@ -292,7 +292,10 @@ class NvccToolchain:
         return _options(self._headers.flags(folder, kind="python", precompiled_for=given))
 
     def _joined(self, spec: ExtensionSpec, units: Sequence[Unit]) -> dict[str, Any] | None:
-        """Return what binds `main.cpp`'s functions in the host part of `cuda.cu`; None if it is compiled alone."""
+        """Return what binds `main.cpp`'s functions in the host part of `cuda.cu`.
+
+        None if `main.cpp` is compiled alone.
+        """
         ready = self._headers is not None and self._headers.bindings is not None
         if not ready or set(self._ways) != set(fast_paths.WAYS) or [unit.cuda for unit in units] != [False, True]:
             return None

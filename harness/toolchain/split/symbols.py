@@ -62,7 +62,7 @@ def variables_in(listing: str, wanted: Mapping[str, bool]) -> list[Symbol]:
 
 
 def linkage(listing: str, function: str) -> list[str]:
-    """Return the letters that `nm` gives the global functions of a plain name, templates left out."""
+    """Return the letters of `nm` for global functions of a plain name, no templates."""
     pattern = re.compile(rf"(?m) (\w) _ZL?{len(function)}{function}(?!I)[^\s.]*$")
     return pattern.findall(listing)
 
