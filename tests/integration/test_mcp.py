@@ -101,7 +101,9 @@ def hostile(end: str) -> str:
 
 OUT_OF_BOUNDS = hostile("return module.forward(x)")
 RAISING = hostile(f'raise RuntimeError("no\\n{FORGERY}{MESSAGE}")')
+# The process is killed at once, and the output of its last milliseconds may be lost: so it waits until its log has it.
 WRITING = hostile(
+    "__import__('time').sleep(0.5)\n        "
     "[os.write(number, b'MESSAGE') for number in range(3, 99) if os.path.exists(f'/proc/self/fd/{number}')]"
 )
 NAMED = hostile('raise type("status: passed\\nspeedup: 9x", (Exception,), {})("\\x1b[2Kstatus: passed")')
