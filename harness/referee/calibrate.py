@@ -128,7 +128,8 @@ class Calibrator:
             spot = self._with_bursts(ProblemCalibration(quiet=now), workspace, task, counts=SPOT)
         if not spot.calm or spot.pauses is None or earlier.pauses is None:
             return None
-        if not 1 - AGREE_SPREAD <= spot.pauses.per_call_s / earlier.pauses.per_call_s <= AGREE_LEAST:
+        before_s = earlier.pauses.per_call_s
+        if not (1 - AGREE_SPREAD) * before_s <= spot.pauses.per_call_s <= AGREE_LEAST * before_s:
             return None
         known = _lower(earlier, spot.pauses, None, spot.back_to_back, alone=True)
         quiet = replace(earlier.quiet, empty_calls=now.empty_calls)

@@ -1,4 +1,4 @@
-"""Keep what is known of a problem on one GPU for later runs.
+"""Store calibrations of problems on disk, for later runs on the same GPU.
 
 Trusted side. A file holds the calibration of a sound problem. The next run checks it by some bursts
 (`Calibrator.recall`) instead of measuring all again, and does not look for wrong answers that the problem accepts.
@@ -53,7 +53,7 @@ class CalibrationStore:
     def __init__(self, config: RefereeConfig, device: Device) -> None:
         gpu = measured_peaks.key_of(device) if config.cache_dir else None
         self._folder = None if gpu is None or not config.cache_dir else Path(config.cache_dir, "calibrations")
-        settings = config.sets_per_burst, config.gpu_memory_bytes, config.sandbox, config.seeds
+        settings = config.sets_per_burst, config.gpu_memory_bytes, config.sandbox, config.seeds, config.allow_degenerate
         self._common = f"{FORMAT} {gpu and asdict(gpu)} {settings}"
 
     def read(self, workspace: Workspace) -> KnownProblem | None:

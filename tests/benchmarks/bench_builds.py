@@ -1,4 +1,4 @@
-"""What each way of building brings: one solution alone, and many different ones at once, from an empty cache.
+"""Time builds from an empty cache: one solution alone, and many at once.
 
     python tests/benchmarks/bench_builds.py --json builds.json --markdown builds.md
     taskset -c 0-15 python tests/benchmarks/bench_builds.py          # on 16 of the processors
@@ -13,7 +13,7 @@ Ways: `full` torch's own headers; `lean` lean headers; `prebuilt` and `split` on
 `--count` are built of `quick`, `--others` of each other way and none of `full`: processor seconds a solution say what a
 technique brings, whatever their number. Processor seconds are those of the processors that this process may use (all of
 the machine's, or `taskset`'s), which should have nothing else to do.
-Exit code 1 where the target is missed: one alone in 1.5 s, `--count` in 12 s.
+Exit code 1 if a target is missed: one alone in 1.5 s, `--count` in 12 s.
 """
 
 from __future__ import annotations

@@ -63,6 +63,8 @@ def test_it_is_of_one_gpu_problem_workload_and_settings(tmp_path: Path, monkeypa
     store(tmp_path, monkeypatch).write(workspace(), KNOWN, ())
     assert store(tmp_path, monkeypatch, gpu="other").read(workspace()) is None
     assert store(tmp_path, monkeypatch, gpu_memory_bytes=2**30).read(workspace()) is None
+    # With this setting nothing tests whether the reference is deterministic.
+    assert store(tmp_path, monkeypatch, allow_degenerate=True).read(workspace()) is None
     same = store(tmp_path, monkeypatch)
     assert same.read(workspace("b")) is None
     assert same.read(workspace(sizes={"n": 5})) is None
