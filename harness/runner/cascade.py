@@ -17,7 +17,7 @@ from typing import Any
 from harness.catalog.sizes import constants
 from harness.core import python_ast
 from harness.core.choices import Baseline, DeviceKind
-from harness.core.config import RunConfig
+from harness.core.config import BYTES_PER_BUILD, RunConfig
 from harness.core.environment import Environment
 from harness.core.labels import FALLS_BACK, NO_CUSTOM_KERNEL, UNCOUNTED
 from harness.core.policy import Policy
@@ -83,8 +83,9 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 def host_config(config: RunConfig) -> RunConfig:
     """Return the settings with which the CPU evaluates the solutions of a run on GPUs.
 
-    One solution is evaluated for each build that may run.
+    One solution is evaluated for each build that may run, and may take as much memory.
     """
+    limit_bytes = config.memory_limit_bytes
     return replace(
         config,
         device=DeviceKind.HOST,
@@ -97,7 +98,7 @@ def host_config(config: RunConfig) -> RunConfig:
         timing=replace(config.timing, min_samples=1, budget_s=0.05),  # times on the CPU say nothing here
         gpu_memory_bytes=None,
         accelerator_type=None,
-        memory_limit_bytes=config.memory_limit_bytes // config.jobs,
+        memory_limit_bytes=min(limit_bytes, max(limit_bytes // config.jobs, BYTES_PER_BUILD)),
         call_timeout_s=min(config.call_timeout_s, CALL_TIMEOUT_S),
         cascade=False,
     )

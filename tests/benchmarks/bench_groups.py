@@ -7,6 +7,11 @@ ends each by the rules of `Harness.evaluate_group` and of single solutions. The 
 as asked (standard deviation of their logs); a fifth of its solutions repeat another one. Prints the timed seconds
 relative to single solutions, the rank correlation with their true speedups and with full timing, changes of rewards,
 and how often a solution that is as fast as the reference is called faster.
+
+    python -m tests.benchmarks.bench_groups --live [--size 8] [--groups 2]
+
+Needs a GPU. Evaluates groups of solutions that spin for as many cycles as their speedup asks: each alone, then by
+`Harness.evaluate_group`. The seconds are those of the stage `measure`.
 """
 
 from __future__ import annotations
@@ -15,12 +20,14 @@ import argparse
 import math
 import random
 import statistics
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
+from harness.api.session import Harness
 from harness.core.record import Record
 from harness.core.stats import interval_of_logs
 from harness.core.task import SettledAt
@@ -45,6 +52,7 @@ from tests.benchmarks.error_rates import (
 SPREADS = (0.05, 0.2, 0.5)
 REPEATED = 0.2
 LEAST_RECORDED = 6
+LIVE = ("spin_50us", "spin_500us")
 
 
 @dataclass
@@ -119,6 +127,60 @@ def simulate(sources: Sequence[Source], groups: int, size: int, seed: int) -> di
     return tallies
 
 
+def live(groups: int, size: int, seed: int, device: str) -> str:
+    """Evaluate so many groups of each spread, each solution alone and in its group; return the table."""
+    from tests.benchmarks.bench_error_rates import KERNELS
+    from tests.benchmarks.spinning import rate_hz, twin
+
+    hz, rng = rate_hz() if device == "cuda" else 0.0, random.Random(seed)
+    kernels = [kernel for kernel in KERNELS if kernel.name in LIVE]
+    lines = [
+        "| spread of log speedups | timing | rounds | measure s | of single | rank correlation with truth "
+        "| with single timing | largest change of a reward | falsely faster |",
+        "|---" * 9 + "|",
+    ]
+    with tempfile.TemporaryDirectory() as name, Harness(device=device, audit="never") as harness:
+        for spread in SPREADS:
+            found: dict[str, list[list[Record]]] = {way: [] for way in ("single", "ranking", "reward")}
+            truths = []
+            for number in range(groups):
+                kernel = kernels[number % len(kernels)]
+                file = Path(name) / f"{number + 1}_{kernel.name}.py"
+                file.write_text(kernel.source.replace("CYCLES = 0", f"CYCLES = {round(kernel.spin_s * hz)}"))
+                # The first is as fast as the reference.
+                shifts = [0.0, *(rng.gauss(0.0, spread) for _ in range(size - 1))]
+                cycles = [round(kernel.spin_s * hz * math.exp(-shift)) for shift in shifts]
+                sources = [f"{twin(kernel.source, CYCLES=each)}\n# {place}\n" for place, each in enumerate(cycles)]
+                truths.append(pd.Series(shifts))
+                found["single"].append([each.result().record for each in [harness.submit(file, s) for s in sources]])
+                for way in ("ranking", "reward"):
+                    results = harness.evaluate_group(file, sources, until=way)  # type: ignore[arg-type]
+                    found[way].append([result.record for result in results])
+            lines += [_live_row(spread, way, found, truths) for way in found]
+    return "\n".join(lines) + "\n"
+
+
+def _live_row(spread: float, way: str, found: dict[str, list[list[Record]]], truths: Sequence[pd.Series]) -> str:
+    def measured_s(way: str) -> float:
+        return sum(record.evidence["stages_s"]["measure"] for group in found[way] for record in group)
+
+    correlations: list[tuple[float, float]] = []
+    changes, faster, rounds = [0.0], 0, 0
+    for group, single, truth in zip(found[way], found["single"], truths, strict=True):
+        speeds = pd.Series([record.speedup for record in group], dtype=float).rank()
+        alone = pd.Series([record.speedup for record in single], dtype=float).rank()
+        correlations.append((speeds.corr(truth.rank()), speeds.corr(alone)))
+        rewards = [(reward_of(a), reward_of(b)) for a, b in zip(group, single, strict=True)]
+        changes += [abs(a - b) for a, b in rewards if a is not None and b is not None]
+        faster += against_eager(group[0]) is Change.faster
+        rounds += sum(len(record.timing["solution"]["samples_s"]) for record in group if record.timing)
+    means = [statistics.mean(each) for each in zip(*correlations, strict=True)]
+    return (
+        f"| {spread:g} | {way} | {rounds} | {measured_s(way):.2f} | {measured_s(way) / measured_s('single'):.2f} | "
+        f"{means[0]:.3f} | {means[1]:.3f} | {max(changes):.4f} | {faster} of {len(found[way])} |"
+    )
+
+
 def page(tallies: dict[tuple[float, str], Tally], sources: Sequence[Source], groups: int, size: int) -> str:
     rounds = [len(source.logs) for source in sources]
     lines = [
@@ -142,12 +204,19 @@ def page(tallies: dict[tuple[float, str], Tally], sources: Sequence[Source], gro
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("runs", type=Path, nargs="*")
+    parser.add_argument("--live", action="store_true", help="evaluate solutions instead of recorded ones")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "host"), help="of --live")
     parser.add_argument("--groups", type=int, default=500)
     parser.add_argument("--size", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    if given.live:
+        print(live(given.groups, given.size, given.seed, given.device))
+        return
+    if not given.runs:
+        parser.error("runs are missing")
     records = [record for path in given.runs for run in find_runs(path) for record in read_records(run)[0]]
     sources = [source for group in sources_of(records, LEAST_RECORDED) for source in group]
     text = page(simulate(sources, given.groups, given.size, given.seed), sources, given.groups, given.size)

@@ -247,6 +247,10 @@ def test_the_settings_of_the_cpu(tmp_path: Path, cache: Path) -> None:
     held = host_config(config)
     assert (held.device, held.workload, held.workers, held.shapes) == (DeviceKind.HOST, "small", 3, 0)
     assert held.gpu_memory_bytes is None
+    limits = {("32GiB", 4): 8, ("32GiB", 32): 3, ("2GiB", 8): 2}
+    for (limit, jobs), gib in limits.items():
+        held = host_config(config_of(tmp_path, cache, memory_limit_bytes=limit, jobs=jobs))
+        assert held.memory_limit_bytes == gib * 2**30
 
 
 def test_it_needs_a_gpu(tmp_path: Path, cache: Path) -> None:
