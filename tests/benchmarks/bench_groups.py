@@ -139,7 +139,7 @@ def live(groups: int, size: int, seed: int, device: str) -> str:
         "| with single timing | largest change of a reward | falsely faster |",
         "|---" * 9 + "|",
     ]
-    with tempfile.TemporaryDirectory() as name, Harness(device=device, audit="never") as harness:
+    with tempfile.TemporaryDirectory() as name, Harness(device=device, timing="full", audit="never") as harness:
         for spread in SPREADS:
             found: dict[str, list[list[Record]]] = {way: [] for way in ("single", "ranking", "reward")}
             truths = []

@@ -9,7 +9,7 @@ problems), evaluates one copy of each so that everything is built, and then all 
 cache, by `harness eval` in a process of its own. Prints for each: seconds, solutions an hour (of the whole command, and
 between the first solution's beginning and the last one's end, which leaves the start of processes out), what the
 devices did in every second, the largest memory of the conductor and of a referee early and late in the run, and the
-disk's use.
+disk's use. With `--groups` the solutions of each problem are evaluated as by `Harness.evaluate_group`, by this process.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from harness.api.session import Harness
 from harness.report import timeline
 from harness.results.writer import RunStore
+from harness.runner.group import Group
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -94,6 +96,25 @@ def resident_bytes(pid: int) -> int:
     return total
 
 
+def evaluate_groups(folder: Path, solutions: Path, options: list[str], workers: int, run_id: str) -> Measured:
+    device, *more = options[1:]
+    if more not in ([], ["--cascade"]):
+        sys.exit("--groups goes with no other --eval-options than --cascade")
+    run, groups = folder / "results" / run_id, dict[str, Group]()
+    settings = {"device": device, "workers": workers, "cascade": bool(more), "timing": "full", "results": run}
+    begin = time.perf_counter()
+    with Harness(**settings) as harness:  # type: ignore[arg-type]
+        futures = []
+        for path in sorted(solutions.rglob("*.py")):
+            problem = f"{path.parent.name}/{path.name.partition('_')[0]}"
+            group = groups.setdefault(problem, Group.ranking())
+            futures.append(harness.submit(problem, path, name=path.stem, group=group))
+        for future in futures:
+            future.result()
+        wall_s = time.perf_counter() - begin
+    return measured_of(run, workers, wall_s, samples=[])
+
+
 def evaluate(folder: Path, solutions: Path, options: list[str], workers: int, run_id: str) -> Measured:
     command = [sys.executable, "-m", "harness", "eval", str(solutions), *options]
     command += ["--out", str(folder / "results"), "--run-id", run_id, "--workers", str(workers)]
@@ -115,7 +136,11 @@ def evaluate(folder: Path, solutions: Path, options: list[str], workers: int, ru
     thread.join()
     if code != 0:
         sys.exit((folder / f"{run_id}.log").read_text())
-    run = folder / "results" / run_id
+    return measured_of(folder / "results" / run_id, workers, wall_s, samples)
+
+
+def measured_of(run: Path, workers: int, wall_s: float, samples: Sequence[int]) -> Measured:
+    """What the records of a run and samples of memory say."""
     records = RunStore.open(run).records()
     stays = timeline.stays(records)
     judging_s = max((stay.end_s for stay in stays), default=wall_s)
@@ -146,6 +171,7 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, default=ROOT / "solutions" / "examples", help="an author's folder")
     parser.add_argument("--workers", default="1")
     parser.add_argument("--eval-options", default="", help="more for harness eval, as '--audit never'")
+    parser.add_argument("--groups", action="store_true", help="time each problem's solutions as a group")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--warm", action="store_true", help="all is built: no run of one copy each before")
     parser.add_argument("--keep", type=Path, help="a folder for the runs' records")
@@ -169,7 +195,8 @@ def main() -> None:
         measured: list[Measured] = []
         for workers in counts:
             print(f"warm cache, {workers} at once:", flush=True)
-            done = evaluate(folder, folder / "solutions", options, workers, f"warm-{workers}")
+            how = evaluate_groups if given.groups else evaluate
+            done = how(folder, folder / "solutions", options, workers, f"warm-{workers}")
             measured.append(done)
             if given.keep:
                 kept = given.keep / f"warm-{workers}"
