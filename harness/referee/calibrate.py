@@ -67,9 +67,6 @@ EVERY = _BurstCounts(pauses=BURSTS, sparing=SPARING_BURSTS, back_to_back=NONSTOP
 SPOT = _BurstCounts(pauses=1, sparing=0, back_to_back={LaunchMode.QUEUED: 1})
 """To check a calibration of an earlier run."""
 
-SAME = 0.02
-"""Largest difference of the reference's time from an earlier run's, as a share, if the noise floor is not wider."""
-
 TRIES = 3
 """Most repetitions of all bursts if other processes use the GPU meanwhile or the bursts disagree."""
 
@@ -123,7 +120,7 @@ class Calibrator:
             now = ReferenceTimer(workspace, sets=self._sets(workspace)).so_far
             difference = abs(math.log(now.reference_s / earlier.quiet.reference_s))
             few = now.back_to_back_sets != earlier.quiet.back_to_back_sets
-            if few or difference > max(SAME, earlier.quiet.floor.log_width):
+            if few or difference > earlier.quiet.same_log_width:
                 return None
             spot = self._with_bursts(ProblemCalibration(quiet=now), workspace, task, counts=SPOT)
         if not spot.calm or spot.pauses is None or earlier.pauses is None:

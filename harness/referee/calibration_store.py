@@ -67,9 +67,9 @@ class CalibrationStore:
         return None
 
     def write(self, workspace: Workspace, calibration: ProblemCalibration, taken_for_right: tuple[str, ...]) -> None:
-        """Store a calibration that nothing disturbed."""
+        """Store a calibration that nothing disturbed and that a later run can check."""
         key = self._key(workspace)
-        if key is None or not calibration.calm:
+        if key is None or not calibration.calm or not calibration.quiet.repeatable:
             return
         quiet = replace(calibration.quiet, empty_calls={})
         known = KnownProblem(key=key, calibration=replace(calibration, quiet=quiet), taken_for_right=taken_for_right)

@@ -84,6 +84,10 @@ larger of a call's inputs and outputs and the reference's memory beyond its inpu
 """
 
 
+SAME = 0.02
+"""Largest difference of the reference's time from an earlier run's, as a share, if it can be told that exactly."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceTiming:
     """Figures of the reference alone: seconds a call, and bytes beyond the inputs.
@@ -107,6 +111,16 @@ class ReferenceTiming:
     """Times of calls that do almost nothing, in this process, by lane (`harness.devices.empty_kernel`); empty if the
     device is no GPU, or if calls are so long that it does not matter.
     """
+
+    @property
+    def same_log_width(self) -> float:
+        """Largest difference of logs from a later run's time on a GPU that is as fast as it was."""
+        return max(SAME, self.least_log_width)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the time scatters so little that a later run can compare its own with it."""
+        return self.measured_log_width <= self.same_log_width
 
     def floor_json(self) -> dict[str, Any]:
         """Return the noise floor for a record.

@@ -78,6 +78,7 @@ def test_neither_doubtful_ones_nor_secret_sizes_are_kept(tmp_path: Path, monkeyp
     kept = store(tmp_path, monkeypatch)
     kept.write(secret, KNOWN, ())
     kept.write(workspace(), replace(KNOWN, calm=False), ())
+    kept.write(workspace(), replace(KNOWN, quiet=replace(QUIET, measured_log_width=0.03)), ())
     assert not list(tmp_path.rglob("*.json"))
 
 

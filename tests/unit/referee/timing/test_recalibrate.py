@@ -33,6 +33,7 @@ from harness.referee.problem.burst_plan import plan_calls
 from harness.referee.problem.workspace import Workspace
 from harness.referee.problem_state import CurrentProblem
 from harness.referee.referee import Referee
+from harness.referee.timing import reference_timing
 from harness.referee.timing.calibration import Calibration, calibrate, lower_of
 from harness.referee.timing.recalibrate import judge_fairly
 from harness.referee.timing.reference_timing import ProblemCalibration
@@ -128,7 +129,7 @@ def court(
 
 def test_an_earlier_calibration_that_still_holds_is_recalled(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lower times count: an earlier run may have measured on a busier machine."""
-    monkeypatch.setattr(calibrate_module, "SAME", math.inf)
+    monkeypatch.setattr(reference_timing, "SAME", math.inf)
     monkeypatch.setattr(calibrate_module, "AGREE_SPREAD", 1.0)
     monkeypatch.setattr(calibrate_module, "AGREE_LEAST", math.inf)
     assert court.known.pauses is not None
@@ -145,10 +146,8 @@ def test_an_earlier_calibration_that_still_holds_is_recalled(court: Court, monke
 @pytest.mark.parametrize("part", ["reference", "bursts", "sets"])
 def test_an_earlier_calibration_of_another_speed_is_not_recalled(court: Court, part: str) -> None:
     quiet = court.known.quiet
-    # Learnt on a busy machine the noise floor may be so wide that any time is within it.
-    exact = replace(quiet, floor=replace(quiet.floor, log_width=0.0))
     earlier = {
-        "reference": replace(court.known, quiet=replace(exact, reference_s=10 * quiet.reference_s)),
+        "reference": replace(court.known, quiet=replace(quiet, reference_s=10 * quiet.reference_s)),
         "bursts": disturbed(court.known),
         "sets": replace(court.known, quiet=replace(quiet, back_to_back_sets=quiet.back_to_back_sets + 1)),
     }[part]
