@@ -27,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -293,13 +293,13 @@ def main() -> None:
                 given.json.with_suffix(".log").write_bytes((folder / "eval.log").read_bytes()[-200_000:])
             if not given.no_disk:
                 subprocess.run(["umount", str(disk)], check=True)
-    held = {**asdict(found), "exact": found.exact, "expected": expected}
-    if given.json is not None:
-        given.json.write_text(json.dumps(held, indent=1))
+    held = {**vars(found), "exact": found.exact, "expected": expected}  # `asdict` breaks counters
     print(f"{datetime.now(UTC):%d %B %Y}, {os.cpu_count()} processors, device {given.device}")
     for key, value in held.items():
         shown = dict(value) if isinstance(value, Counter) else value
         print(f"{key}: {shown}")
+    if given.json is not None:
+        given.json.write_text(json.dumps(held, indent=1))
     sys.exit(0 if found.exact else 1)
 
 
