@@ -114,12 +114,12 @@ class ReferenceTiming:
 
     @property
     def same_log_width(self) -> float:
-        """Largest difference of logs from a later run's time on a GPU that is as fast as it was."""
+        """Largest difference of logs from a later run on a GPU that is as fast."""
         return max(SAME, self.least_log_width)
 
     @property
     def repeatable(self) -> bool:
-        """Whether the time scatters so little that a later run can compare its own with it."""
+        """Whether a later run can compare its own time with this one."""
         return self.measured_log_width <= self.same_log_width
 
     def floor_json(self) -> dict[str, Any]:
