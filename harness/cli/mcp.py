@@ -87,8 +87,8 @@ def mcp_command(
     listening = _listening(host, port) if http else None
     # Imported here, so that --help is fast.
     from harness.api import Harness
-    from harness.servers.mcp.tool_set import PreparingNow, ToolSet
-    from harness.servers.mcp.transports import ToolServer, serve_http, serve_stdio
+    from harness.api.servers.mcp.tool_set import PreparingNow, ToolSet
+    from harness.api.servers.mcp.transports import ToolServer, serve_http, serve_stdio
 
     preparation = PreparingNow()
     settings: dict[str, Any] = {"device": device, "problems": catalog.root, "results": results}

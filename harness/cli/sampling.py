@@ -50,7 +50,7 @@ def prompt_command(
       harness prompt level1/19 --template one_example --gpu H200
       harness show last 19_relu --feedback | harness prompt level1/19 --feedback -
     """
-    from harness.environments.prompts import feedback_prompt, prompt
+    from harness.api.environments.prompts import feedback_prompt, prompt
 
     held = load_problems(problems or Path("problems"), problem).resolve(problem)
     if feedback is None:
@@ -106,8 +106,8 @@ def generate_command(
       harness generate level1/19 --model some-model --samples 4 --base-url http://localhost:8000/v1
       harness eval generated/solutions
     """
-    from harness.environments.generate import generate, totals
-    from harness.environments.prompts import prompt
+    from harness.api.environments.generate import generate, totals
+    from harness.api.environments.prompts import prompt
 
     prices = _prices(price)
     catalog = load_problems(problems or Path("problems"), ",".join(problem))

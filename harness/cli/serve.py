@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from harness.api.servers.http import NO_SERVICE
 from harness.cli.evaluate import server_at, settle
 from harness.cli.options import Settings, with_options
 from harness.cli.output import INTERRUPTED, Json, ended_by_signals, flush_results, option, print_json, print_text, say
@@ -20,7 +21,6 @@ from harness.core.config import ConfigError
 from harness.core.environment import MachineError
 from harness.runner.executors import ExecutorError
 from harness.runner.service import ServiceError
-from harness.servers.http import NO_SERVICE
 
 
 @with_options(
@@ -130,7 +130,7 @@ def _serve_http(
     if not drain_s >= 0.0:
         raise ConfigError(f"--drain must be a number of seconds, 0 or more, not {drain_s:g}")
     try:
-        from harness.servers.http.serving import HttpService, ServiceOptions
+        from harness.api.servers.http.serving import HttpService, ServiceOptions
     except ImportError as error:
         raise MachineError(f"{NO_SERVICE} ({error})") from error
     found = environment.collect()
@@ -154,7 +154,7 @@ def _serve_http(
 
 
 def _print_token(as_json: bool) -> None:
-    from harness.servers.http.tenants import new_token
+    from harness.api.servers.http.tenants import new_token
 
     token, hashed = new_token()
     if as_json:

@@ -74,8 +74,8 @@ COMMAND_LINE = "command line"
 """Source named in messages about options."""
 
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-SHIPPED = {Path("problems"): _PACKAGE / "problems", Path("solutions/examples"): _PACKAGE / "examples"}
+_SHIPPED = Path(__file__).resolve().parent.parent / "catalog" / "shipped"
+SHIPPED = {Path("problems"): _SHIPPED / "problems", Path("solutions/examples"): _SHIPPED / "examples"}
 """Folders that come with the harness, by their place in the repository. In a checkout they are links to there."""
 
 

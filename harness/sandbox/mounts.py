@@ -214,7 +214,7 @@ def _shipped() -> list[str]:
 
     In a checkout they are links.
     """
-    folders = [f"{package_folder()}/{name}" for name in ("problems", "examples")]
+    folders = [f"{package_folder()}/catalog/shipped/{name}" for name in ("problems", "examples")]
     return [path for path in folders if os.path.isdir(path) and not os.path.islink(path)]
 
 

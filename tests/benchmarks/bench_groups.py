@@ -8,7 +8,7 @@ as asked (standard deviation of their logs); a fifth of its solutions repeat ano
 relative to single solutions, the rank correlation with their true speedups and with full timing, changes of rewards,
 and how often a solution that is as fast as the reference is called faster.
 
-    python -m tests.benchmarks.bench_groups --live [--size 8] [--groups 2]
+    python -m tests.benchmarks.bench_groups --live [--size 12] [--groups 2]
 
 Needs a GPU. Evaluates groups of solutions that spin for as many cycles as their speedup asks: each alone, then by
 `Harness.evaluate_group`. The seconds are those of the stage `measure`.
@@ -128,7 +128,10 @@ def simulate(sources: Sequence[Source], groups: int, size: int, seed: int) -> di
 
 
 def live(groups: int, size: int, seed: int, device: str) -> str:
-    """Evaluate so many groups of each spread, each solution alone and in its group; return the table."""
+    """Evaluate so many groups of each spread, each solution alone and in its group; return the table.
+
+    Prints each row when it is known.
+    """
     from tests.benchmarks.bench_error_rates import KERNELS
     from tests.benchmarks.spinning import rate_hz, twin
 
@@ -139,6 +142,7 @@ def live(groups: int, size: int, seed: int, device: str) -> str:
         "| with single timing | largest change of a reward | falsely faster |",
         "|---" * 9 + "|",
     ]
+    print(*lines, sep="\n", flush=True)
     with tempfile.TemporaryDirectory() as name, Harness(device=device, timing="full", audit="never") as harness:
         for spread in SPREADS:
             found: dict[str, list[list[Record]]] = {way: [] for way in ("single", "ranking", "reward")}
@@ -156,7 +160,9 @@ def live(groups: int, size: int, seed: int, device: str) -> str:
                 for way in ("ranking", "reward"):
                     results = harness.evaluate_group(file, sources, until=way)  # type: ignore[arg-type]
                     found[way].append([result.record for result in results])
-            lines += [_live_row(spread, way, found, truths) for way in found]
+            rows = [_live_row(spread, way, found, truths) for way in found]
+            print(*rows, sep="\n", flush=True)
+            lines += rows
     return "\n".join(lines) + "\n"
 
 
@@ -207,20 +213,21 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="*")
     parser.add_argument("--live", action="store_true", help="evaluate solutions instead of recorded ones")
     parser.add_argument("--device", default="cuda", choices=("cuda", "host"), help="of --live")
-    parser.add_argument("--groups", type=int, default=500)
+    parser.add_argument("--groups", type=int, help="for each spread  [500, live 2]")
     parser.add_argument("--size", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    if given.live == bool(given.runs):
+        parser.error("give either --live or recorded runs")
     if given.live:
-        print(live(given.groups, given.size, given.seed, given.device))
-        return
-    if not given.runs:
-        parser.error("runs are missing")
-    records = [record for path in given.runs for run in find_runs(path) for record in read_records(run)[0]]
-    sources = [source for group in sources_of(records, LEAST_RECORDED) for source in group]
-    text = page(simulate(sources, given.groups, given.size, given.seed), sources, given.groups, given.size)
-    print(text)
+        text = live(given.groups or 2, given.size, given.seed, given.device)
+    else:
+        groups = given.groups or 500
+        records = [record for path in given.runs for run in find_runs(path) for record in read_records(run)[0]]
+        sources = [source for group in sources_of(records, LEAST_RECORDED) for source in group]
+        text = page(simulate(sources, groups, given.size, given.seed), sources, groups, given.size)
+        print(text)
     if given.out:
         given.out.write_text(text)
 

@@ -31,8 +31,8 @@ from typing import Any
 
 import yaml
 
+from harness.api.servers.http.tenants import new_token
 from harness.core.problem import digest_text
-from harness.servers.http.tenants import new_token
 from tests.support.http_server import source
 from tests.support.paths import ROOT
 

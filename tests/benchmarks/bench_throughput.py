@@ -9,7 +9,8 @@ problems), evaluates one copy of each so that everything is built, and then all 
 cache, by `harness eval` in a process of its own. Prints for each: seconds, solutions an hour (of the whole command, and
 between the first solution's beginning and the last one's end, which leaves the start of processes out), what the
 devices did in every second, the largest memory of the conductor and of a referee early and late in the run, and the
-disk's use. With `--groups` the solutions of each problem are evaluated as by `Harness.evaluate_group`, by this process.
+disk's use. With `--groups` the solutions of each problem are evaluated as by `Harness.evaluate_group`, by this process,
+and memory is not measured.
 """
 
 from __future__ import annotations
@@ -202,14 +203,15 @@ def main() -> None:
                 kept = given.keep / f"warm-{workers}"
                 shutil.copytree(folder / "results" / f"warm-{workers}", kept, ignore=shutil.ignore_patterns("logs"))
             growth = (done.rss_late_bytes - done.rss_early_bytes) / 2**20
+            memory = f"memory {done.rss_early_bytes / 2**20:.0f} MiB early, {growth:+.0f} MiB late; "
             print(
                 f"  {done.solutions} solutions, {done.passed} passed, in {done.wall_s} s: {done.per_hour} an hour, "
                 f"{measured[0].wall_s / done.wall_s:.2f} times the first of these; judged in {done.judging_s} s: "
                 f"{done.judging_per_hour} an hour, {measured[0].judging_s / done.judging_s:.2f} times"
             )
             print(
-                f"  memory {done.rss_early_bytes / 2**20:.0f} MiB early, {growth:+.0f} MiB late; records and logs "
-                f"{done.run_bytes / 2**20:.2f} MiB; cache {done.cache_bytes / 2**20:.1f} MiB",
+                f"  {'' if given.groups else memory}records and logs {done.run_bytes / 2**20:.2f} MiB; "
+                f"cache {done.cache_bytes / 2**20:.1f} MiB",
                 flush=True,
             )
             if given.json:

@@ -30,9 +30,9 @@ CLOCK_OF_THE_DAY = {
     "harness/results/latest.py": "records of other machines, by the times that they state",
     "harness/results/reader.py": "names of runs, and times in records",
     "harness/runner/record_builder.py": "when a solution ran, for `harness timeline`; durations are monotonic",
-    "harness/servers/http/dispatcher.py": "age of a job, which may be older than this process",
-    "harness/servers/http/job_store.py": "leases and ages of jobs, which outlive this process",
-    "harness/servers/http/tenants.py": "days until which a token is valid",
+    "harness/api/servers/http/dispatcher.py": "age of a job, which may be older than this process",
+    "harness/api/servers/http/job_store.py": "leases and ages of jobs, which outlive this process",
+    "harness/api/servers/http/tenants.py": "days until which a token is valid",
 }
 """Modules that read it, and what for. Limits, waits and retries of a run use monotonic clocks: the day's may jump."""
 

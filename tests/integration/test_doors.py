@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import pytest
 
 from harness import Harness, RewardPolicy
-from harness.environments import score_answers
+from harness.api.environments import score_answers
 from tests.support.door_answers import answers
 from tests.support.paths import ROOT
 
@@ -66,7 +66,7 @@ def test_trl(harness, direct, tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-    from harness.environments.doors.rewards import trl_reward
+    from harness.api.environments.doors.rewards import trl_reward
 
     score = trl_reward(harness, POLICY)
     found = score([answer for _, answer in ANSWERS], [problem for problem, _ in ANSWERS], trainer_state=None)
@@ -113,7 +113,7 @@ def test_verl(direct):
     from verl.trainer.ppo.reward import get_custom_reward_fn
 
     settings = {
-        "path": "pkg://harness.environments.doors.rewards",
+        "path": "pkg://harness.api.environments.doors.rewards",
         "name": "compute_score",
         "reward_kwargs": {"device": "host", "problems": PROBLEMS, "policy": UNTIMED},
     }
@@ -133,7 +133,7 @@ def test_inspect(harness, direct, tmp_path):
     import inspect_ai
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-    from harness.environments.doors.inspect import EPISODE, kernel_task
+    from harness.api.environments.doors.inspect import EPISODE, kernel_task
 
     def evaluated(problems, outputs, **settings):
         given = [ModelOutput.from_content("mockllm/model", text) for text in outputs]
@@ -162,7 +162,7 @@ def test_openenv(harness, direct):
     import uvicorn
     from openenv import GenericEnvClient
 
-    from harness.environments.doors.openenv import kernel_app
+    from harness.api.environments.doors.openenv import kernel_app
 
     server = uvicorn.Server(uvicorn.Config(kernel_app(harness, turns=2, policy=POLICY), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -214,9 +214,9 @@ def test_verifiers(direct, monkeypatch, tmp_path):
     import verifiers.v1 as vf
     from verifiers.v1.clients import ModelContext
 
-    from harness.environments.doors.verifiers import KernelEnv, KernelEnvConfig
+    from harness.api.environments.doors.verifiers import KernelEnv, KernelEnvConfig
 
-    door = "from harness.environments.doors.verifiers import"
+    door = "from harness.api.environments.doors.verifiers import"
     (tmp_path / "kernels.py").write_text(f"{door} *\n{door} __all__\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("FAKE_KEY", "none")

@@ -7,13 +7,13 @@ import re
 import pytest
 
 from harness import Harness, reward
+from harness.api.environments import KernelEnvironment, prompt, score_answers
+from harness.api.environments.prompts import TEMPLATES
 from harness.catalog import CatalogError, load_problems
 from harness.catalog.extract import extract
 from harness.cli import sampling
 from harness.core.config import ConfigError
 from harness.core.status import Status
-from harness.environments import KernelEnvironment, prompt, score_answers
-from harness.environments.prompts import TEMPLATES
 from tests.support.door_answers import RELU, answers, fenced
 from tests.support.paths import ROOT
 

@@ -362,7 +362,7 @@ OUTPUT_ELSEWHERE = {
     ("README.md", "✗ data_race"): "the same, on the host device",
     ("README.md", "harness/core/"): "no output: test_the_readme_is_short_and_complete",
     ("verdicts.md", "too inexact for fp32"): "the tutorial about leaderboards prints it",
-    ("mcp.md", "status: wrong_value"): "the form that tests/unit/servers/test_replies.py reads",
+    ("mcp.md", "status: wrong_value"): "the form that tests/unit/api/servers/test_replies.py reads",
     ("verdicts.md", "past, line 10"): "tests/unit/referee/contestants/test_crash_report.py",
 }
 """Page and beginning of other blocks of output -> what shows that they are true."""

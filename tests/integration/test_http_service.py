@@ -39,8 +39,8 @@ from tests.support.paths import ROOT
 
 pytest.importorskip("fastapi", reason="needs the extra service")
 
-from harness.servers.http.job_store import JobStore, JobSubmission, SubmissionRefused
-from harness.servers.http.tenants import Tenant, Tenants, new_token
+from harness.api.servers.http.job_store import JobStore, JobSubmission, SubmissionRefused
+from harness.api.servers.http.tenants import Tenant, Tenants, new_token
 
 pytestmark = pytest.mark.xdist_group("http")
 LIMIT_S = 120.0
@@ -517,7 +517,7 @@ def test_a_wrong_file_of_tenants_says_so(
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in [name for name in sys.modules if name.startswith(("harness.servers.http.", "fastapi"))]:
+    for name in [name for name in sys.modules if name.startswith(("harness.api.servers.http.", "fastapi"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     assert main(["serve", "--http", "0", "--device", "host"]) == 3

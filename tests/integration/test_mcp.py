@@ -22,12 +22,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from harness.api.servers.mcp.replies import MAX_REPLY_BYTES
 from harness.cli import main
 from harness.cli.mcp import TOKEN
 from harness.core.config import cache_root
 from harness.core.environment import collect
 from harness.core.subprocesses import python
-from harness.servers.mcp.replies import MAX_REPLY_BYTES
 from tests.support.agent_replies import Read, read
 from tests.support.paths import ROOT
 from tests.support.scripted_agent import work

@@ -1,4 +1,4 @@
-"""Fifty answers of a model, right and wrong ones, that go through every door of `harness.environments`."""
+"""Fifty answers of a model, right and wrong ones, that go through every door of `harness.api.environments`."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+from harness.api.servers.http.serving import HttpService, ServiceOptions
 from harness.core import environment
 from harness.core.config import resolve
 from harness.core.status import Status
 from harness.core.task import Outcome
 from harness.runner.executors import Slot
-from harness.servers.http.serving import HttpService, ServiceOptions
 from tests.support.paths import ROOT
 from tests.support.scripted import Scripted
 

@@ -20,13 +20,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import harness
 from harness.api import HarnessClosed
+from harness.api.servers.mcp.replies import UnknownReply
+from harness.api.servers.mcp.tool_set import CommandFailed, ToolSet
 from harness.catalog import CatalogError
 from harness.core.config import ConfigError
 from harness.core.environment import MachineError
 from harness.results.reader import StoreError
 from harness.runner.executors import ExecutorError
-from harness.servers.mcp.replies import UnknownReply
-from harness.servers.mcp.tool_set import CommandFailed, ToolSet
 
 LOGGER = logging.getLogger("harness")
 

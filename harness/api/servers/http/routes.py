@@ -21,14 +21,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 import harness
+from harness.api.servers.http.dispatcher import STARTED
+from harness.api.servers.http.evaluator import JobEvaluator
+from harness.api.servers.http.job_store import OPEN, JobStore, JobSubmission, SubmissionRefused
+from harness.api.servers.http.meters import Meters
+from harness.api.servers.http.tenants import TOP_PRIORITY, Tenant
 from harness.catalog import CatalogError
 from harness.core.problem import digest_text
 from harness.results.schema import record_schema
-from harness.servers.http.dispatcher import STARTED
-from harness.servers.http.evaluator import JobEvaluator
-from harness.servers.http.job_store import OPEN, JobStore, JobSubmission, SubmissionRefused
-from harness.servers.http.meters import Meters
-from harness.servers.http.tenants import TOP_PRIORITY, Tenant
 
 MAX_BATCH = 100
 MAX_WAIT_S = 60.0
@@ -111,6 +111,7 @@ class Bell:
         self.closing = False
 
     def ring(self, names: Collection[str]) -> None:
+        """Wake the requests that wait for one of these jobs."""
         for name in names:
             for event in self._waiting.get(name, ()):
                 event.set()

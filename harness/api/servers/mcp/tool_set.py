@@ -20,13 +20,13 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from harness.api import Harness, Preparing, Result
+from harness.api.servers.mcp.own_command import run
+from harness.api.servers.mcp.replies import Replies
 from harness.catalog import Catalog, CatalogError
 from harness.catalog.screen import screen
 from harness.core.problem import Problem
 from harness.report import format as show
 from harness.runner.events import Event
-from harness.servers.mcp.own_command import run
-from harness.servers.mcp.replies import Replies
 
 KEPT_EVALUATIONS = 64
 """Evaluations that `feedback` and other tools can refer to."""

@@ -15,12 +15,12 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from harness.api.servers.http.evaluator import JobEvaluator
+from harness.api.servers.http.job_store import LEASE_S, JobStore
+from harness.api.servers.http.meters import Meters
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.runner.executors import SlotLost
-from harness.servers.http.evaluator import JobEvaluator
-from harness.servers.http.job_store import LEASE_S, JobStore
-from harness.servers.http.meters import Meters
 
 POLL_S = 0.5
 """How often the store is asked for jobs that another server queued, in seconds."""
@@ -79,6 +79,7 @@ class Dispatcher:
         return not self._ended and not (self._thread.is_alive() and self._evaluator.usable)
 
     def start(self) -> None:
+        """Start its thread."""
         self._thread.start()
 
     def wake(self, *, cancelled: bool = False) -> None:

@@ -25,10 +25,12 @@ class Meters:
         )
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that took so many seconds."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def finished(self, status: Status, seconds: float) -> None:
+        """Count a record, so many seconds after its submission."""
         self._records.labels(status.value).inc()
         self._waited.observe(max(0.0, seconds))
 

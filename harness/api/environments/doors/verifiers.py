@@ -1,7 +1,7 @@
 """Verifiers (v1): a taskset of problems and an environment with feedback turns.
 
-    from harness.environments.doors.verifiers import *
-    from harness.environments.doors.verifiers import __all__
+    from harness.api.environments.doors.verifiers import *
+    from harness.api.environments.doors.verifiers import __all__
 
 A module with these lines, `kernels.py` for example, is what verifiers takes as `--env.taskset.id kernels`.
 
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.api import Harness, RewardPolicy
+from harness.api.environments.doors import missing
+from harness.api.environments.environment import KernelEnvironment
 from harness.catalog import load_problems
-from harness.environments.doors import missing
-from harness.environments.environment import KernelEnvironment
 
 try:
     import verifiers.v1 as vf

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.api import Harness, RewardPolicy
-from harness.environments.environment import score_answers
+from harness.api.environments.environment import score_answers
 from harness.results.reward import DEFAULT_POLICY
 
 _LOCK = threading.Lock()
@@ -56,7 +56,7 @@ def compute_score(
 ) -> dict[str, Any]:
     """Score one answer for verl.
 
-    In verl's configuration: `custom_reward_function.path=pkg://harness.environments.doors.rewards`,
+    In verl's configuration: `custom_reward_function.path=pkg://harness.api.environments.doors.rewards`,
     `custom_reward_function.name=compute_score`, and `reward_kwargs` for the last four arguments.
 
     Args:

@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from harness.servers.http.meters import Meters
-from harness.servers.http.tenants import Tenant, Tenants
+from harness.api.servers.http.meters import Meters
+from harness.api.servers.http.tenants import Tenant, Tenants
 
 MAX_BODY_BYTES = 8 * 2**20
 UNGUARDED = frozenset({"/healthz", "/readyz", "/openapi.json"})

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.api import Group, Harness, Result, RewardPolicy, reward
+from harness.api.environments.prompts import feedback_prompt, prompt
 from harness.catalog.extract import extract
 from harness.core.problem import Problem
 from harness.core.status import Status
-from harness.environments.prompts import feedback_prompt, prompt
 from harness.results.reward import DEFAULT_POLICY
 
 

@@ -14,16 +14,16 @@ from types import FrameType
 
 import uvicorn
 
+from harness.api.servers.http.dispatcher import Dispatcher
+from harness.api.servers.http.evaluator import JobEvaluator
+from harness.api.servers.http.gate import HttpGate
+from harness.api.servers.http.job_store import JobStore
+from harness.api.servers.http.meters import Meters
+from harness.api.servers.http.routes import Bell, made_app
+from harness.api.servers.http.tenants import Tenants
 from harness.core.config import ConfigError, RunConfig
 from harness.core.environment import Environment, MachineError
 from harness.runner.executors import Executor
-from harness.servers.http.dispatcher import Dispatcher
-from harness.servers.http.evaluator import JobEvaluator
-from harness.servers.http.gate import HttpGate
-from harness.servers.http.job_store import JobStore
-from harness.servers.http.meters import Meters
-from harness.servers.http.routes import Bell, made_app
-from harness.servers.http.tenants import Tenants
 
 MOST_CONNECTIONS = 2_000
 END_S = 5
@@ -57,6 +57,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -59,12 +59,12 @@ def feedback_prompt(feedback: str) -> str:
 
 
 def _example(names: tuple[str, str]) -> tuple[str, str]:
-    root = Path(harness.__file__).parent
+    root = Path(harness.__file__).parent / "catalog" / "shipped"
     problem, solution = names
     return (root / "problems" / problem).read_text("utf-8"), (root / "examples" / solution).read_text("utf-8")
 
 
 @cache
 def _templates() -> Environment:
-    loader = PackageLoader("harness.environments", "templates")
+    loader = PackageLoader("harness.api.environments", "templates")
     return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)

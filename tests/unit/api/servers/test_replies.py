@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.servers.mcp.replies import KEPT_REPLIES, MAX_REPLY_BYTES, Replies, UnknownReply
+from harness.api.servers.mcp.replies import KEPT_REPLIES, MAX_REPLY_BYTES, Replies, UnknownReply
 from tests.support.agent_replies import Read, read
 
 HEAD = {"status": "wrong_value", "problem": "level1/19", "speedup": None}

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.api import Harness, RewardPolicy
-from harness.environments.doors import missing
-from harness.environments.environment import KernelEnvironment
+from harness.api.environments.doors import missing
+from harness.api.environments.environment import KernelEnvironment
 from harness.results.reward import DEFAULT_POLICY
 
 try:

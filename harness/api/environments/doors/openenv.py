@@ -18,8 +18,8 @@ from typing import Any
 from uuid import uuid4
 
 from harness.api import Harness
-from harness.environments.doors import missing
-from harness.environments.environment import KernelEnvironment
+from harness.api.environments.doors import missing
+from harness.api.environments.environment import KernelEnvironment
 
 try:
     from openenv.core.env_server.http_server import create_app
