@@ -38,7 +38,9 @@ _GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "dxg")
 Without nvidia-uvm-tools, through which a process may watch the page faults of others, and which only profilers open.
 """
 _MIG_NODES = "nvidia-caps/nvidia-cap[0-9]*"
-"""Nodes that give access to a part of a GPU. Those to configure and to monitor parts are closed to others."""
+"""Nodes that give access to a part of a GPU."""
+_MIG_MANAGEMENT = ("nvidia-cap1", "nvidia-cap2")
+"""Nodes to configure and to monitor parts, by their fixed numbers in `/proc/driver/nvidia-caps/mig-minors`."""
 _ONE_GPU = re.compile(r"/dev/nvidia[0-9]+")
 _SYS_HOST = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 _SYS_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
@@ -91,7 +93,11 @@ def discover() -> SystemView:
 
 def _gpu_nodes(dev: str) -> tuple[str, ...]:
     nodes = [path for pattern in _GPU_DEVICES for path in glob.glob(f"{dev}/{pattern}")]
-    parts = [path for path in glob.glob(f"{dev}/{_MIG_NODES}") if not closed_to_others(path)]
+    parts = [
+        path
+        for path in glob.glob(f"{dev}/{_MIG_NODES}")
+        if os.path.basename(path) not in _MIG_MANAGEMENT and not closed_to_others(path)
+    ]
     return tuple(sorted((*nodes, *parts)))
 
 

@@ -75,7 +75,7 @@ class BackToBackTimes:
     refused: Mapping[LaunchMode, BurstRefusal]
     copied_s: Sequence[float] = ()
     copying_s: float | None = None
-    """`copied_s`: seconds that copying the outputs took after each queued burst; `copying_s`: the limit."""
+    """`copied_s`: seconds that copying the outputs took after each burst; `copying_s`: the limit."""
     waited: int = 0
     """How often queueing was abandoned because the calls waited for the device; once or twice may be chance."""
     late_s: Sequence[float] = ()
@@ -219,8 +219,7 @@ class BackToBackCheck:
             self._late_s.append(held.late_s)
             late += held.late_s > tolerance.burst_s
             least_s = min(least_s, held.wall_s - held.late_s)
-            if launch_mode is LaunchMode.QUEUED:
-                self._copied_s.append(held.copied_s)
+            self._copied_s.append(held.copied_s)
             self._seconds[launch_mode] = min(self._seconds.get(launch_mode, held.claimed_s), held.claimed_s)
             del held  # the next burst's copies reuse this memory: only one burst's memory is reserved
             verdict = judge_back_to_back(

@@ -19,6 +19,7 @@ from enum import StrEnum
 import torch
 
 from harness.core import runqueue_delay
+from harness.core.choices import DeviceKind
 from harness.core.status import Failure, Status
 from harness.devices.device import DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
@@ -170,8 +171,8 @@ class BackToBackRunner:
             return BurstRefusal(RefusalCause.FAILS, "the queued calls did not finish in time")
         wall_s, late_s = clocked
         copied_s, waited_s = aside.take()
-        if launch_mode is LaunchMode.QUEUED:
-            # The contestant's stream reports the end. Work that was still left on the device delays the copies.
+        if workspace.device.kind is DeviceKind.CUDA:
+            # The contestant reports the end. Work that was still left on the device delays the copies.
             beyond_s = max(0.0, copied_s - copying_s(workspace))
             wall_s += beyond_s
             late_s += min(waited_s, beyond_s)

@@ -100,6 +100,7 @@ def test_an_earlier_run_s_wrong_answers_are_not_looked_for_again() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.exclusive_gpu
 def test_the_next_referee_recalls_what_one_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(config(DeviceKind.CUDA), cache_dir=str(tmp_path / "cache"))
     recalled = []

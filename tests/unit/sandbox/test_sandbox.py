@@ -850,7 +850,7 @@ def test_nodes_of_other_gpus_are_left_out() -> None:
 def test_nodes_that_only_profilers_and_administrators_open_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "nvidia-caps").mkdir()
     modes = {"nvidia0": 0o666, "nvidiactl": 0o666, "nvidia-uvm": 0o666, "nvidia-uvm-tools": 0o666}
-    modes |= {"nvidia-caps/nvidia-cap1": 0o400, "nvidia-caps/nvidia-cap2": 0o400, "nvidia-caps/nvidia-cap30": 0o444}
+    modes |= {"nvidia-caps/nvidia-cap1": 0o400, "nvidia-caps/nvidia-cap2": 0o444, "nvidia-caps/nvidia-cap30": 0o444}
     for name, mode in modes.items():
         (tmp_path / name).touch()
         (tmp_path / name).chmod(mode)
