@@ -31,10 +31,10 @@ from harness.referee.correctness.precision import (
     class_limits,
     rounding_factor,
 )
+from harness.referee.problem.answer import Traits
 from harness.referee.problem.chunks import TEMPORARY_BYTES, slices
 from harness.referee.problem.codes import OutputKind
 from harness.referee.problem.stress_variants import LARGE_VALUES, STRUCTURED
-from harness.referee.problem.truth import Traits
 
 __all__ = [
     "LIMITS",

@@ -43,11 +43,11 @@ from harness.referee.correctness.tolerance import (
     of_kinds,
     sensitivity_of,
 )
+from harness.referee.problem.answer import Answer, Truth
 from harness.referee.problem.choices import IndexChoice
 from harness.referee.problem.chunks import count_unwritten
 from harness.referee.problem.codes import CodeChoice, OutputKind
 from harness.referee.problem.stress_variants import OWN
-from harness.referee.problem.truth import Answer, Truth
 from harness.referee.problem.workspace import POISON, Workspace
 
 DRAWS_RANDOM = "the reference draws random numbers: a solution must draw the same ones in the same order"

@@ -11,8 +11,7 @@ import copy
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -24,11 +23,12 @@ from harness.devices.layout import copied, with_strides_of
 from harness.protocol.gradients import FORWARD, readable
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, plain_tensors, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
+from harness.referee.problem.answer import Answer, Traits, Truth
 from harness.referee.problem.checksum import checksums
-from harness.referee.problem.choices import Choices, IndexChoice
+from harness.referee.problem.choices import Choices
 from harness.referee.problem.chunks import TEMPORARY_BYTES, slices
-from harness.referee.problem.codes import CodeChoice, OutputKind
 from harness.referee.problem.convolution import MatrixConvolutions
+from harness.referee.problem.kept_tensors import SavedTensors, StatePlaces, Written
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.longest_sum import LongestSum
 from harness.referee.problem.rounding import Rounding, rounded
@@ -38,119 +38,6 @@ from harness.referee.problem.watchdog import Phase
 
 PARTS = (4, 16, 64)
 """Numbers of parts to try for a truth by rows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """What one trial call of the reference showed.
-
-    Attributes:
-        draws_random: Whether it advanced a random generator.
-        mutates_inputs: Whether it wrote to its inputs.
-        updates_state: Names of parameters and buffers that it changed.
-        tree: Structure of its output.
-        shapes: Shapes of the output tensors.
-        dtypes: Types of the output tensors.
-        strides: In elements, by output number: outputs that are not contiguous, or lazily negated or conjugated.
-        reshaped: By input number: shapes after the call of inputs whose shape it changed.
-        counters: Values after the call of the batch counters among `updates_state` that nothing reads: those of batch
-            norms with a fixed momentum.
-        destinations: Numbers of the inputs that hold the results, if it returns nothing.
-        longest_sum: Most terms that one of its operators adds to one value.
-        choosing: Numbers of the outputs that are indices straight from a choosing operator, or codes from rounding.
-        held_bytes: Bytes of its outputs and of what autograd keeps from the forward for the backward, without inputs
-            and state; None if the problem asks for no backward.
-    """
-
-    draws_random: bool
-    mutates_inputs: bool
-    updates_state: tuple[str, ...]
-    tree: TreeSpec
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[torch.dtype, ...]
-    strides: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    reshaped: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    destinations: tuple[int, ...] = ()
-    counters: Mapping[str, int] = field(default_factory=dict)
-    longest_sum: int = 1
-    choosing: tuple[int, ...] = ()
-    held_bytes: int | None = None
-
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the output tensors for readers, gradients among them."""
-        return list(map(readable, self.tree.paths("output")))
-
-    def result_names(self) -> list[str]:
-        """Return the names of `Answer.results`."""
-        return [*self.output_names, *(f"state {name}" for name in self.updates_state)]
-
-    @property
-    def contiguous(self) -> tuple[int, ...]:
-        """Numbers of the contiguous outputs."""
-        return tuple(number for number in range(len(self.shapes)) if number not in self.strides)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Results of one call.
-
-    Attributes:
-        leaves: Output tensors in the order of `tree`.
-        tree: Structure of the output.
-        state: Updated parameters and buffers by name.
-        inputs: The inputs after the call, if the reference changes inputs, else empty.
-        choices: By output number: indices straight from a choosing operator, with the values they point to, and codes
-            straight from rounding, with the values before.
-    """
-
-    leaves: tuple[torch.Tensor, ...]
-    tree: TreeSpec
-    state: Mapping[str, torch.Tensor]
-    inputs: tuple[torch.Tensor, ...]
-    choices: Mapping[int, IndexChoice | CodeChoice] = field(default_factory=dict)
-
-    @property
-    def kinds(self) -> dict[int, OutputKind]:
-        """Kinds of the outputs among `choices`, by number."""
-        return {number: choice.kind for number, choice in self.choices.items()}
-
-    def pointed(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Replace indices by the truth's values that they point to, codes by values.
-
-        Args:
-            outputs: Outputs in the order of `leaves`, and any others behind them.
-        """
-        return [self.choices[n].pointed(leaf) if n in self.choices else leaf for n, leaf in enumerate(outputs)]
-
-    def valued(self, truth: Answer) -> Answer:
-        """Return this trusted answer with chosen values in place of indices.
-
-        Only the indices of `truth`'s choices are replaced. The values are those that this answer chose in its own
-        arithmetic, so they show that arithmetic's error.
-        """
-        if not truth.choices:
-            return self
-        values = truth.pointed(self.leaves)
-        for number in truth.choices.keys() & self.choices.keys():
-            values[number] = self.choices[number].chosen
-        return replace(self, leaves=tuple(values))
-
-    def results(self) -> list[torch.Tensor]:
-        """Return output tensors and updated state, in the order in which they are judged."""
-        return [*self.leaves, *self.state.values()]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
-    """The answer to compare with, and its source.
-
-    `source` is `float64 cuda`, `float64 cpu` or `float32 reference`. The first may be followed by `, convolutions as
-    matrix products` and by `, by rows`.
-    """
-
-    answer: Answer
-    source: str
 
 
 class Reference:
@@ -173,7 +60,7 @@ class Reference:
         self._float32_because: str | None = None
         self._traits: Traits | None = None
         self._held = self._double_held = Attributes(self.model)
-        self._standing = self._double_standing = _State(self.model)
+        self._standing = self._double_standing = StatePlaces(self.model)
         self._changing: tuple[str, ...] = ()
         """Plain attributes that the trial call changed: caches, counters."""
 
@@ -237,7 +124,7 @@ class Reference:
         after = [leaf.detach() for leaf in leaves]  # other tensor objects: the call may change a tensor's shape
         writes = [times_written(leaf) for leaf in leaves]
         held = self._held = Attributes(self.model)
-        saved = _Saved()
+        saved = SavedTensors()
         self._device.reseed(seed)
         random_before = self._random_state()
         try:
@@ -521,7 +408,7 @@ class Reference:
             self._double = self._another(place)._apply(_doubled)  # type: ignore[no-untyped-call]
             self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
             self._double_device = place
-            self._double_held, self._double_standing = Attributes(self._double), _State(self._double)
+            self._double_held, self._double_standing = Attributes(self._double), StatePlaces(self._double)
         return self._double
 
     def _truth_on(
@@ -600,8 +487,8 @@ class Reference:
         self,
         model: torch.nn.Module,
         initial: Mapping[str, torch.Tensor],
-        before: Sequence[_Written],
-        after: Sequence[_Written],
+        before: Sequence[Written],
+        after: Sequence[Written],
     ) -> None:
         """Raise `ProblemError` if a call changed state that the trial call did not.
 
@@ -639,60 +526,6 @@ class Reference:
             states.append(torch.cuda.get_rng_state(self._device.torch_device))
         numpys = np.random.get_state(legacy=False)
         return (*(state.numpy().tobytes() for state in states), random.getstate(), repr(numpys))
-
-
-_Written: TypeAlias = "tuple[str, torch.Tensor | None, int]"
-
-
-class _Saved:
-    """The memory of the tensors that autograd keeps in a forward for its backward."""
-
-    def __init__(self) -> None:
-        self._bytes: dict[int, int] = {}
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Note the tensors that calls within the block keep."""
-        with torch.autograd.graph.saved_tensors_hooks(self._note, lambda leaf: leaf):
-            yield
-
-    def _note(self, leaf: torch.Tensor) -> torch.Tensor:
-        self._bytes |= _memory(leaf)
-        return leaf
-
-    def bytes_beyond(self, given: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:
-        """Return their and the outputs' bytes, without memory from before the call."""
-        before = {place for leaf in given for place in _memory(leaf)}
-        held = self._bytes | {place: size for leaf in outputs for place, size in _memory(leaf).items()}
-        return sum(size for place, size in held.items() if place not in before)
-
-
-def _memory(leaf: torch.Tensor) -> dict[int, int]:
-    storage = leaf.untyped_storage()
-    return {storage.data_ptr(): storage.nbytes()}
-
-
-class _State:
-    """Where a model keeps parameters and buffers.
-
-    Reading it takes 1/7 of the time of `named_parameters` and `named_buffers`.
-    """
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self._places = [
-            (f"{prefix}.{key}" if prefix else key, held, key)
-            for prefix, module in model.named_modules()
-            for held in (module._parameters, module._buffers)
-            for key in held
-        ]
-
-    def written(self) -> list[_Written]:
-        """Return each tensor (None if absent) and how often it was written to.
-
-        Needs no call of the device.
-        """
-        found = [(name, held.get(key)) for name, held, key in self._places]
-        return [(name, value, 0 if value is None else times_written(value)) for name, value in found]
 
 
 def all_finite(tensor: torch.Tensor) -> bool:

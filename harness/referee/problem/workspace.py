@@ -26,12 +26,13 @@ from harness.protocol.fields import MAX_ITEMS
 from harness.protocol.messages import Gradients, Region
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose
+from harness.referee.problem.answer import Answer, Truth
 from harness.referee.problem.checksum import checksums
 from harness.referee.problem.flops import FlopCount, Traffic, count_flops, least_traffic
 from harness.referee.problem.inputs import draw, draw_into
 from harness.referee.problem.keyed_random import KeyedRandom
 from harness.referee.problem.loader import ProblemError, load_reference, state_of
-from harness.referee.problem.truth import Answer, Reference, Truth
+from harness.referee.problem.truth import Reference
 from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
 MORE_SETS_SHARE = 0.16

@@ -28,10 +28,11 @@ from harness.referee.correctness.tolerance import (
     roundable,
     sensitivities,
 )
+from harness.referee.problem.answer import Answer
 from harness.referee.problem.inputs import draw
 from harness.referee.problem.loader import ReferenceModule
 from harness.referee.problem.stress_variants import checked_variants
-from harness.referee.problem.truth import Answer, Reference
+from harness.referee.problem.truth import Reference
 
 OWN_DRAWS = 3
 """Draws of the problem's own inputs, the default of `--seeds`."""

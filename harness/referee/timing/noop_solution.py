@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
-from harness.referee.problem.truth import Traits
+from harness.referee.problem.answer import Traits
 
 _SOURCE = """\
 import json

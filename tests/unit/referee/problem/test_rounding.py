@@ -16,9 +16,10 @@ from harness.devices.device import open_device
 from harness.protocol.messages import CallClaim, OutputClaim
 from harness.referee.correctness.tolerance import LIMITS, Sensitivity, limits_for
 from harness.referee.correctness.value_check import AnsweredCall, CallVerdict, ValueCheck
+from harness.referee.problem.answer import Answer
 from harness.referee.problem.chunks import TEMPORARY_BYTES
 from harness.referee.problem.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded, rounds
-from harness.referee.problem.truth import Answer, Reference
+from harness.referee.problem.truth import Reference
 from harness.referee.problem.workspace import Workspace
 
 FP32, TF32, FP16, BF16, FP8 = map(PrecisionClass, ("fp32", "tf32", "fp16", "bf16", "fp8"))

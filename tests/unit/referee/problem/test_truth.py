@@ -16,8 +16,8 @@ from harness.devices.device import open_device
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, OutputClaim
 from harness.protocol.tensor_tree import flatten
 from harness.referee.correctness.verifier import Verifier
+from harness.referee.problem.answer import Answer, Truth
 from harness.referee.problem.burst_plan import PlannedCall
-from harness.referee.problem.truth import Answer, Truth
 from harness.referee.problem.workspace import Workspace
 
 PROBLEM = """
