@@ -24,6 +24,7 @@ from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.problem.truth import Reference
 from harness.referee.soundness.computed import run_model
+from harness.referee.soundness.index_bounds import IndexBounds
 from harness.referee.soundness.samples import Leaves, ReferenceCall
 from harness.referee.soundness.wrong import Wrong
 
@@ -231,7 +232,8 @@ class _Mutant(torch.fx.Interpreter):
 
     def __call__(self, *arguments: Any) -> Any:
         try:
-            return self.run(*arguments, enable_io_processing=False)
+            with IndexBounds():  # type: ignore[no-untyped-call]
+                return self.run(*arguments, enable_io_processing=False)
         finally:
             self.env = {}  # it holds the result, and the results of a hundred mutants exceed a GPU's memory
 
