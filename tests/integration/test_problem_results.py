@@ -17,12 +17,15 @@ ROWS = {
     (row["problem"], row["workload"], row["baseline"]): row
     for row in from_csv((ROOT / "results" / "h200-baselines" / "baselines.csv").read_text(encoding="utf-8"))
 }
-NOT_MEASURED = {
+NOT_MEASURED = {"backward/22", "backward/26"}
+"""Problems without times: each leaves this set with its rows in `baselines.csv`."""
+
+NOT_LINTED = {
     *(f"level1/{n}" for n in range(122, 131)),
     *(f"level2/{n}" for n in range(140, 156)),
     *(f"backward/{n}" for n in range(1, 31)),
 }
-"""Problems that came without a GPU; each leaves this set with its row in `baselines.csv` and on the page of lint."""
+"""Problems that came without a GPU: each leaves this set with its row on the page of lint."""
 
 MEASURED = {key: problem for key, problem in CATALOG.items() if key not in NOT_MEASURED}
 LINT = (ROOT / "results" / "lint-h200.md").read_text(encoding="utf-8")
@@ -61,5 +64,5 @@ def test_no_reference_passes_the_speed_of_light() -> None:
 
 @pytest.mark.parametrize("workload", ["full", "odd", "half"])
 def test_lint_found_nothing(workload: str) -> None:
-    kept = set(re.findall(rf"^\| (level\d/\d+) \| {workload} \| ✓ \|", LINT, re.MULTILINE))
-    assert kept == {key for key, problem in MEASURED.items() if workload in problem.workloads}
+    kept = set(re.findall(rf"^\| ([a-z]+\d?/\d+) \| {workload} \| ✓ \|", LINT, re.MULTILINE))
+    assert kept == {key for key, problem in CATALOG.items() if key not in NOT_LINTED and workload in problem.workloads}

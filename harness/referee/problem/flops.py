@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry, shape_wrapper
+from torch.utils.flop_counter import conv_flop_count, flop_registry, shape_wrapper
 
 from harness.protocol.tensor_tree import flatten
 
@@ -38,13 +38,24 @@ def _added_matrix_vector(
     return _matrix_vector(a, b)
 
 
+def _convolution_backward(
+    grad: Sequence[int], x: Sequence[int], weight: Sequence[int], *rest: Any, out_shape: Any = None, **kwargs: Any
+) -> int:
+    transposed, wanted = rest[4], rest[7]
+    return sum(map(bool, wanted[:2])) * conv_flop_count(list(x), list(weight), list(grad), transposed)
+
+
 _EXTRA: dict[Any, Callable[..., int]] = {
     torch.ops.aten.mv: _matrix_vector,
     torch.ops.aten.dot: _matrix_vector,
     torch.ops.aten.vdot: _matrix_vector,
     torch.ops.aten.addmv: _added_matrix_vector,
+    torch.ops.aten.convolution_backward: _convolution_backward,
 }
-"""Matrix-vector and vector-vector products, which torch's counter leaves out."""
+"""Matrix-vector and vector-vector products, which torch's counter leaves out, and gradients of convolutions.
+
+Inputs' and weights' take as many each as the convolution. torch counts weights' as if there were one group.
+"""
 
 
 def count_flops(call: Callable[[], object]) -> FlopCount:

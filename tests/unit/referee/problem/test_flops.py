@@ -15,6 +15,13 @@ def meta(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.empty(*shape, device="meta", dtype=dtype)
 
 
+def gradients_of_convolution(groups: int) -> None:
+    """Both gradients of a convolution of two samples: six channels of nine to four of seven, by three taps."""
+    x, weight, grad = meta(2, 6, 9), meta(4, 6 // groups, 3), meta(2, 4, 7)
+    wanted = [True, True, False]
+    torch.ops.aten.convolution_backward(grad, x, weight, None, [1], [0], [1], False, [0], groups, wanted)
+
+
 class TestFlops:
     @pytest.mark.parametrize(
         ("call", "flops"),
@@ -28,6 +35,8 @@ class TestFlops:
             (lambda: meta(3, 10, 20) @ meta(3, 20, 30), 3 * 2 * 10 * 20 * 30),
             (lambda: torch.conv2d(meta(2, 3, 9, 9), meta(4, 3, 3, 3)), 2 * 2 * 4 * 49 * 27),
             (lambda: torch.relu(meta(1000)), 0),
+            (lambda: gradients_of_convolution(groups=1), 2 * 2 * (2 * 4 * 6 * 7 * 3)),
+            (lambda: gradients_of_convolution(groups=2), 2 * 2 * (2 * 4 * 3 * 7 * 3)),
         ],
     )
     def test_known_counts_on_meta_tensors(self, call, flops: int) -> None:
