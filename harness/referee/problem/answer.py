@@ -1,4 +1,4 @@
-"""What calls of the reference gave: the traits of the trial call, answers, and the truth to compare with.
+"""What calls of the reference gave: traits, answers, and the truth.
 
 Trusted side. Plain data; `truth.py` makes the calls.
 """

@@ -1,4 +1,4 @@
-"""Watch which tensors a call of the reference keeps for its backward, and which of the model's it writes to."""
+"""Watch which tensors a call keeps for its backward, and which state it writes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class IndexBounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, operators with indices out of range on a GPU raise `IndexError` as on the CPU."""
+    """While active, indices out of range on a GPU raise `IndexError` as on the CPU."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -32,7 +32,7 @@ class IndexBounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _indexed(operator: str, named: Mapping[str, Any]) -> Iterator[tuple[torch.Tensor, int, int]]:
-    """Yield each tensor of indices among an operator's arguments, the size that it indexes, and the least index."""
+    """Yield each tensor of indices, the size that it indexes, and the least index."""
     held: Any = named.get("self")
     index = named.get("index")
     if operator.startswith("nll_loss") and "backward" not in operator:
