@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+NUMBERS = (torch.int64, torch.int32)
+"""Types of indices that are no masks."""
+
 
 class IndexBounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While active, indices out of range on a GPU raise `IndexError` as on the CPU."""
@@ -24,7 +27,7 @@ class IndexBounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         for index, size, least in _indexed(func._overloadpacket.__name__, named):
-            if index.device.type == "cuda" and index.numel() and index.dtype in (torch.int64, torch.int32):
+            if index.device.type == "cuda" and index.numel() and index.dtype in NUMBERS:
                 low, high = (int(bound) for bound in index.aminmax())
                 if low < least or high >= size:
                     raise IndexError(f"{func}: indices from {low} to {high} for a size of {size}")
@@ -40,13 +43,12 @@ def _indexed(operator: str, named: Mapping[str, Any]) -> Iterator[tuple[torch.Te
         yield target[target != skipped], held.shape[1 if held.dim() > 1 else 0], 0
     elif "embedding" in operator and isinstance(named.get("weight"), torch.Tensor):
         yield named["indices"], named["weight"].shape[0], 0
-    elif isinstance(index, torch.Tensor):
+    elif isinstance(index, torch.Tensor) and isinstance(held, torch.Tensor):
         dim = named.get("dim")
         size = held.numel() if dim is None else held.shape[dim] if held.dim() else 1
         yield index, size, -size if dim is None else 0
     elif isinstance(indices := named.get("indices"), (list, tuple)):
-        whole = [item for item in indices if item is not None]
-        if all(isinstance(item, torch.Tensor) and item.dtype is not torch.bool for item in whole):
-            for dim, item in enumerate(indices):
-                if item is not None and item.dtype is not torch.uint8:
-                    yield item, held.shape[dim], -held.shape[dim]
+        given = [(dim, item) for dim, item in enumerate(indices) if item is not None]
+        if all(item.dtype in NUMBERS for _, item in given):  # a mask would stand for several dimensions
+            for dim, item in given:
+                yield item, held.shape[dim], -held.shape[dim]
