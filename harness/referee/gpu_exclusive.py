@@ -9,7 +9,7 @@ the referee waits some tenths of a second at most. It goes on while outputs are 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from harness.devices.gpu_sharing_probe import wait_until_alone
@@ -25,7 +25,8 @@ A kernel that waits for its tool to read findings stays as long as the tool is s
 GO_ON_S = (0.02, 0.04, 0.08, 0.16, 0.3, 0.6)
 """Seconds for which tools run on, in turn, if such a kernel stays, before they are stopped again.
 
-racecheck may take seconds for one kernel, so the times grow. After the last one the tools run to their end.
+racecheck may take seconds for one kernel, so the times grow. After the last one, audits of solutions that were not
+evaluated yet are given up, since a kernel of these may never end; the others run to their end.
 """
 
 
@@ -39,14 +40,20 @@ class GpuExclusive:
         tools: Run the audits, if there are any.
         device_index: The GPU.
         prefork: Starts contestants ahead, if anything does.
+        give_up_ahead: Ends the audits of solutions that were not evaluated yet.
     """
 
     def __init__(
-        self, tools: SanitizerZygotes | None, device_index: int, prefork: ContestantPool | None = None
+        self,
+        tools: SanitizerZygotes | None,
+        device_index: int,
+        prefork: ContestantPool | None = None,
+        give_up_ahead: Callable[[], None] = lambda: None,
     ) -> None:
         self._tools = tools
         self._prefork = prefork
         self._device_index = device_index
+        self._give_up_ahead = give_up_ahead
         self._announced_s: float | None = None
         self.last_s = 0.0
         self.audits_s = 0.0
@@ -98,7 +105,11 @@ class GpuExclusive:
             time.sleep(go_on_s)
             if not tools.hold():
                 return
-        if not wait_until_alone(self._device_index, STRAGGLER_S).alone:
+        if wait_until_alone(self._device_index, STRAGGLER_S).alone:
+            return
+        tools.loosen()
+        self._give_up_ahead()
+        if tools.hold() and not wait_until_alone(self._device_index, STRAGGLER_S).alone:
             tools.drain()
 
     @property

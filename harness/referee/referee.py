@@ -94,7 +94,9 @@ class Referee:
             zygote, open_request(config, records=True), memory_limit_bytes=config.memory_limit_bytes
         )
         self._standby = TrustedContestant(self._trusted_contestant)
-        self._exclusive = GpuExclusive(None if auditor is None else auditor.zygotes, config.device_index, self._prefork)
+        self._exclusive = GpuExclusive(
+            None if auditor is None else auditor.zygotes, config.device_index, self._prefork, self._give_up_ahead
+        )
         self.at_hand = CurrentProblem(
             config,
             self.device,
@@ -120,6 +122,10 @@ class Referee:
         self._own_shape_key = secrets.token_hex(32)
         self._draws = ShapeDraws(config.shapes, Path(config.cache_dir) if config.cache_dir else None)
         self._sides: dict[str, SmallWorkloadCheck | None] = {}
+        self._under_way: str | None = None
+        """Name of the task whose solution runs now."""
+        self._given_up: set[str] = set()
+        """Names of tasks ahead whose audit starts with their own evaluation."""
         self._owed: dict[str, tuple[SmallWorkloadCheck, Outcome]] = {}
         self._settled: dict[str, Outcome] = {}
         self._prepared: deque[dict[str, Any]] = deque(maxlen=LATEST_PREPARED)
@@ -241,7 +247,7 @@ class Referee:
         if self._auditor is not None and self.at_hand.has(task):
             self._fork_ahead(task)  # the contestant is needed first: it opens its device during the next steps
         # compute-sanitizer takes a second or more, so audits start while the problem is prepared.
-        for each in (task, *ahead):
+        for each in (task, *(each for each in ahead if _name(each) not in self._given_up)):
             with suppress(*NO_MEMORY):  # tried again when this task's evaluation begins
                 self._begin_small(each)
         with suppress(*NO_MEMORY):
@@ -251,8 +257,10 @@ class Referee:
         self._drop_sides(keep=(task, *ahead))
         self._prefork.keep([each.log_path for each in (task, *ahead)])
         try:
-            return self._judge(task, self._sides.get(_name(task)), ahead)
+            return self._judge(task, ahead)
         finally:
+            self._under_way = None
+            self._given_up.discard(_name(task))
             self._prefork.keep([each.log_path for each in ahead])
             if _name(task) in self._owed:
                 self._sides.pop(_name(task), None)
@@ -287,6 +295,16 @@ class Referee:
         side, outcome = self._owed.pop(_name(task))
         return settle(side, outcome)
 
+    def _give_up_ahead(self) -> None:
+        """Cancel audits of tasks whose solutions have not run yet.
+
+        Each starts again with its evaluation.
+        """
+        for name in [name for name in self._sides if name != self._under_way]:
+            self._given_up.add(name)
+            if (side := self._sides.pop(name)) is not None:
+                side.cancel()
+
     def _drop_sides(self, keep: Sequence[Task]) -> None:
         """Cancel the audits of all other tasks."""
         kept = {_name(task) for task in keep}
@@ -294,7 +312,7 @@ class Referee:
             if (side := self._sides.pop(name)) is not None:
                 side.cancel()
 
-    def _judge(self, task: Task, side: SmallWorkloadCheck | None, ahead: Sequence[Task]) -> Outcome | None:
+    def _judge(self, task: Task, ahead: Sequence[Task]) -> Outcome | None:
         begin = time.perf_counter()
         log = EvidenceLog()
         if self._prepared:
@@ -335,6 +353,10 @@ class Referee:
         log.evidence["seeds"] = {"model": workspace.model_seed, "inputs": key}
         if shapes is not None:
             log.evidence["seeds"] |= {"shapes": self._shape_key(task)}
+        self._under_way = _name(task)
+        with suppress(*NO_MEMORY):
+            self._begin_small(task)  # it may have been given up while the problem was prepared
+        side = self._sides.get(_name(task))
         contestant: ContestantProcess | None = None
         owes = False
         try:

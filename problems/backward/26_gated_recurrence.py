@@ -4,7 +4,7 @@ import torch
 import torch.nn as nn
 
 batch_size = 16
-length = 256
+length = 64
 dim = 2048
 
 

@@ -9,9 +9,10 @@ out_features = 4096
 
 
 class Model(nn.Module):
-    """Scales every row of x so that its largest magnitude becomes 448, rounds to e4m3, multiplies, scales, adds a bias.
+    """Scales every row of x by a power of two so that it fits e4m3 (up to 448), multiplies, scales, adds a bias.
 
-    Dynamic quantisation of tokens with weights that are quantised by channel, as inference engines use it.
+    Dynamic quantisation of tokens with weights that are quantised by channel, as inference engines use it. The scale is
+    the least power of two above the largest magnitude over 448: scaling is exact, and no code depends on its rounding.
     """
 
     def forward(
@@ -23,15 +24,18 @@ class Model(nn.Module):
         """
         wide = torch.get_default_dtype()
         values = x.to(wide)
-        scale = values.abs().amax(dim=1, keepdim=True) / 448
-        codes = (values / scale).to(torch.float8_e4m3fn)
+        _, exponent = torch.frexp(values.abs().amax(dim=1, keepdim=True) / 448)
+        codes = torch.ldexp(values, -exponent).to(torch.float8_e4m3fn)
         product = codes.to(wide) @ weight.to(wide).T
-        return (product * scale * weight_scale.to(wide) + bias.to(wide)).to(x.dtype)
+        return (torch.ldexp(product, exponent) * weight_scale.to(wide) + bias.to(wide)).to(x.dtype)
 
 
 def get_inputs():
-    x = (torch.randn(batch_size, in_features) * torch.exp2(4 * torch.rand(batch_size, 1) - 2)).to(torch.bfloat16)
-    weight = (torch.randn(out_features, in_features) * 64).to(torch.float8_e4m3fn)
+    channel = torch.ones(in_features)
+    channel[0] = 256  # a channel of outliers, as transformers have: it sets the scales
+    x = torch.randn(batch_size, in_features) * torch.exp2(4 * torch.rand(batch_size, 1) - 2)
+    weight = torch.randn(out_features, in_features) * 64
+    x, weight = (x * channel).to(torch.bfloat16), (weight / channel).to(torch.float8_e4m3fn)
     weight_scale = (torch.rand(out_features) / 1024 + 1e-4).to(torch.bfloat16)
     return [x, weight, weight_scale, torch.randn(out_features).to(torch.bfloat16)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices.device import open_device
 from harness.referee.audit.auditor import Auditor, find_sanitizer
 from harness.referee.audit.sanitizer import SanitizerTool
+from harness.referee.audit.timeouts import STEP_LIMIT_S
 from harness.referee.referee import Referee
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA
 from harness.runner.executors.toolchains import open_toolchain
@@ -111,12 +113,17 @@ class Court:
 
     def __init__(self, folder: Path, referee: Referee, builders: BuilderZygotes, toolchain: Toolchain) -> None:
         self._folder = folder
-        self._referee = referee
+        self.referee = referee
         self._builders = builders
         self._toolchain = toolchain
         self._cache = BuildCache(default_root())
 
     def judge(self, name: str, source: str) -> Outcome:
+        with self.task(name, source) as task:
+            return self.referee.judge(task)
+
+    @contextmanager
+    def task(self, name: str, source: str) -> Iterator[Task]:
         log = self._folder / f"{name.replace(' ', '_')}.log"
         built = build_solution(
             source,
@@ -141,7 +148,7 @@ class Court:
             kernels=built.kernel_names,
         )
         try:
-            return self._referee.judge(task)
+            yield task
         finally:
             built.release()
 
@@ -189,3 +196,16 @@ def test_findings_become_the_verdict(court: Court, name: str) -> None:
         assert found, outcome.evidence["reports"]
         assert {report["kernel"] for report in found} == {"relu"}
         assert outcome.speedup is None
+
+
+def test_a_kernel_that_never_ends_does_not_hold_up_those_before_it(court: Court) -> None:
+    """Its audit starts ahead of its evaluation, and its kernel can't be stopped; the second solution meets it."""
+    endless = SOLUTION.format(body="while (true) { y[i % n] += 1.0f; __threadfence(); }", blocks=BLOCKS)
+    right = SOLUTION.format(body=RELU, blocks=BLOCKS)
+    with court.task("endless", endless) as coming:
+        for name in ("first before it", "second before it"):
+            with court.task(name, right) as task:
+                outcome = court.referee.judge(task, ahead=(coming,))
+            assert outcome.status is Status.passed, outcome.reason
+            assert outcome.evidence["defences_s"]["silence"] < STEP_LIMIT_S / 3, outcome.evidence["defences_s"]
+        assert court.referee.judge(coming).status is Status.timeout

@@ -383,7 +383,7 @@ class Reference:
 
         def call(part: list[torch.Tensor]) -> list[torch.Tensor]:
             doubled = [_as_double(leaf, place) for leaf in part]
-            with _default_dtype(torch.float64), self._convolutions, self._reference.at(Phase.TRUTH), torch.no_grad():
+            with default_dtype(torch.float64), self._convolutions, self._reference.at(Phase.TRUTH), torch.no_grad():
                 return flatten(model(*unflatten(tree, doubled)))[0]
 
         model = self._double_model(place)
@@ -423,7 +423,7 @@ class Reference:
         model = self._double_model(place)
         doubled = [_as_double(leaf, place) for leaf in inputs]
         convolutions = self._convolutions if place.type == "cuda" else nullcontext()  # the CPU's own are as fast
-        with _default_dtype(torch.float64), convolutions, self._reference.at(Phase.TRUTH):
+        with default_dtype(torch.float64), convolutions, self._reference.at(Phase.TRUTH):
             if state is None:
                 return self._answer(model, self._double_state, doubled, tree, seed)
             _copy_state(state, model)
@@ -596,7 +596,8 @@ def _copy_state(values: Mapping[str, torch.Tensor], model: torch.nn.Module) -> N
 
 
 @contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Make `dtype` torch's default in the block: models that widen inputs use it."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

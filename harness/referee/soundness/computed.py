@@ -16,7 +16,7 @@ from harness.devices.device import Device
 from harness.devices.layout import copied, unexpanded
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.referee.problem.truth import Reference
+from harness.referee.problem.truth import Reference, default_dtype
 from harness.referee.soundness.blind import tile_of
 from harness.referee.soundness.samples import Leaves, ReferenceCall, SampleDrawer
 from harness.referee.soundness.wrong import Wrong
@@ -172,7 +172,8 @@ def _in_type(
             held["model"] = copy.deepcopy(oracle.model).to(dtype=dtype)
         inputs = [leaf.to(dtype) if leaf.is_floating_point() else leaf for leaf in sample.inputs]
         try:
-            leaves = run_model(copy.deepcopy(held["model"]), inputs, sample, oracle, device)
+            with default_dtype(dtype):
+                leaves = run_model(copy.deepcopy(held["model"]), inputs, sample, oracle, device)
         except (RuntimeError, TypeError, NotImplementedError) as error:
             if is_shortage(error):
                 raise

@@ -54,6 +54,12 @@ cancel, an entry keeps their rounding, and of 1e8 entries a few always do (0.02 
 all other inputs single entries count.
 """
 
+ROOM_IN_TF32 = 1.25
+"""The same for TF32: cuDNN's gradient of a convolution's weights truncates operands, where its other kernels round.
+
+Truncating takes 0.72 of the limit (`precision.LIMITS`).
+"""
+
 SHAPES = 2
 """Secret shapes that are tried."""
 
@@ -228,13 +234,14 @@ class _Linted:
     def _look_at(self, sample: ReferenceCall, non_finite: list[str], imprecise: list[str]) -> ReferenceCall:
         base = class_limits(self.required, longest=sample.longest)
         paths = self.traits.output_names or [f"result {number}" for number in range(len(sample.own))]
+        room = ROOM_IN_TF32 if self.required is PrecisionClass.TF32 else ROOM
         singly = self.required is PrecisionClass.FP32 or sample.variant != "large_values"
         for path, leaf, error in zip(paths, sample.own, sample.errors, strict=True):
             if leaf.is_floating_point() and not all_finite(leaf):
                 non_finite.append(f"{path} on {sample.variant} inputs")
             if error.rms_error is None or error.max_error is None:
                 continue
-            if ROOM * error.rms_error > base.rms or (singly and ROOM * error.max_error > base.max):
+            if room * error.rms_error > base.rms or (singly and room * error.max_error > base.max):
                 imprecise.append(
                     f"{path} on {sample.variant} inputs: RMS error {error.rms_error:.2g} (limit {base.rms:.2g}), "
                     f"largest error {error.max_error:.2g} (limit {base.max:.2g})"

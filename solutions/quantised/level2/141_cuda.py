@@ -26,7 +26,9 @@ __global__ void quantise(const __nv_bfloat16* x, float* codes, float* scales, in
     const size_t start = (size_t)blockIdx.x * columns;
     float largest = 0.0f;
     for (int i = threadIdx.x; i < columns; i += blockDim.x) largest = fmaxf(largest, fabsf(__bfloat162float(x[start + i])));
-    const float scale = block_max(largest) / 448.0f;
+    int exponent;
+    frexpf(block_max(largest) / 448.0f, &exponent);
+    const float scale = ldexpf(1.0f, exponent);
     for (int i = threadIdx.x; i < columns; i += blockDim.x) codes[start + i] = ROUNDED(__bfloat162float(x[start + i]) / scale);
     if (threadIdx.x == 0) scales[blockIdx.x] = scale;
 }

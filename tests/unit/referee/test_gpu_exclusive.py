@@ -78,8 +78,22 @@ def test_nothing_is_waited_for_once_no_audit_is_under_way(monkeypatch: pytest.Mo
 
 def test_an_endless_one_is_waited_for_in_the_end(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
     told = silence(Tools(99), monkeypatch)
-    assert told == ["hold", *["loosen", "hold"] * len(GO_ON_S), "drain"]
+    assert told == ["hold", *["loosen", "hold"] * len(GO_ON_S), "loosen", "hold", "drain"]
     assert slept == list(GO_ON_S)
+
+
+def test_audits_of_solutions_that_were_not_evaluated_yet_are_given_up_first(
+    monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    tools = Tools(99)
+
+    def give_up() -> None:
+        tools.told.append("give up")
+        tools.looks = 0  # what stayed on the GPU was theirs
+
+    monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
+    with GpuExclusive(tools, 0, give_up_ahead=give_up).held():  # type: ignore[arg-type]
+        assert tools.told[-4:] == ["hold", "loosen", "give up", "hold"]
 
 
 def test_what_is_announced_is_held_when_silence_begins_or_withdrawn(
