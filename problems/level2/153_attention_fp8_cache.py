@@ -29,7 +29,9 @@ class Model(nn.Module):
 
 def get_inputs():
     q = torch.randn(batch_size, heads, queries, head_dim).to(torch.float16)
-    k, v = ((torch.randn(batch_size, heads, length, head_dim) * 64).to(torch.float8_e4m3fn) for _ in range(2))
+    k, v = (
+        (torch.randn(batch_size, heads, length, head_dim) * 64).to(torch.float8_e4m3fn) for _ in range(2)
+    )
     k_scale, v_scale = ((torch.rand(heads) / 64 + 0.01).to(torch.float16) for _ in range(2))
     return [q, k, v, k_scale, v_scale]
 
