@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.fx
 import torch.nn.functional as F
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from harness.core.status import one_line
 from harness.devices.device import Device
@@ -134,7 +134,8 @@ def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants
     """
     try:
         traced = _traced(oracle.forward_model)
-        shapes = _shapes(traced, sample, oracle, device)
+        seen = _shapes(traced, sample, oracle, device)
+        shapes = seen.shapes
     except Exception as error:
         if is_shortage(error):
             raise
@@ -152,7 +153,8 @@ def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants
         if node.name not in shapes:
             continue
         operations += 1
-        made = _of_node(traced, node, name, shapes, oracle, device, backward=backward)
+        detachable = backward and node.name in seen.with_history
+        made = _of_node(traced, node, name, shapes, oracle, device, backward=detachable)
         if made:
             wrongs += made
         else:
@@ -264,24 +266,25 @@ def _replaced(other: Callable[..., Any]) -> Callable[[_Mutant, torch.fx.Node], A
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Run the graph once and note shape and dtype of every tensor."""
+    """Run the graph once and note shape and dtype of every tensor, and which have a history."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
-        self.seen: dict[str, tuple[torch.Size, torch.dtype]] = {}
+        self.shapes: dict[str, tuple[torch.Size, torch.dtype]] = {}
+        self.with_history: set[str] = set()
 
     def run_node(self, n: torch.fx.Node) -> Any:
         result = super().run_node(n)
         if isinstance(result, torch.Tensor):
-            self.seen[n.name] = (result.shape, result.dtype)
+            self.shapes[n.name] = (result.shape, result.dtype)
         elif isinstance(result, tuple) and result and isinstance(result[0], torch.Tensor):
-            self.seen.setdefault(n.name, (torch.Size(), torch.int8))
+            self.shapes.setdefault(n.name, (torch.Size(), torch.int8))
+        if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in tree_leaves(result)):
+            self.with_history.add(n.name)
         return result
 
 
-def _shapes(
-    traced: torch.fx.GraphModule, sample: ReferenceCall, oracle: Reference, device: Device
-) -> dict[str, tuple[torch.Size, torch.dtype]]:
+def _shapes(traced: torch.fx.GraphModule, sample: ReferenceCall, oracle: Reference, device: Device) -> _Recorder:
     recorder = _Recorder(traced)
     inputs = [copied(leaf) for leaf in sample.inputs] if oracle.traits.mutates_inputs else list(sample.inputs)
     device.reseed(sample.seed)
@@ -291,7 +294,7 @@ def _shapes(
     oracle.restore_state()
     if not sample.equals(leaves) and sample.rejects(leaves):
         raise ValueError("the graph traced by torch.fx gives other values than the model")
-    return recorder.seen
+    return recorder
 
 
 def _name(traced: torch.fx.GraphModule, node: torch.fx.Node) -> str:
