@@ -23,7 +23,7 @@ PAGE = ROOT / "results" / "low-precision.md"
 
 HEAD = """# Formats of eight bits and less: errors and limits
 
-Written by `python -m tests.benchmarks.low_precision` on two processors, 28 November 2026, torch {torch}. It takes about
+Written by `python -m tests.benchmarks.low_precision` on two processors, 29 November 2026, torch {torch}. It takes about
 a minute.
 
 ## Classes
