@@ -266,7 +266,7 @@ def _replaced(other: Callable[..., Any]) -> Callable[[_Mutant, torch.fx.Node], A
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Run the graph once and note shape and dtype of every tensor, and which have a history."""
+    """Run the graph once; note shapes, dtypes, and which results have a history."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
