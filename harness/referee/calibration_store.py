@@ -7,6 +7,7 @@ Trusted side. A file holds the calibration of a sound problem. The next run chec
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -66,13 +67,18 @@ class CalibrationStore:
             return known if known.key == key else None
         return None
 
-    def write(self, workspace: Workspace, calibration: ProblemCalibration, taken_for_right: tuple[str, ...]) -> None:
-        """Store a calibration that nothing disturbed and that a later run can check."""
+    def write(
+        self, workspace: Workspace, calibration: ProblemCalibration, taken_for_right: Callable[[], tuple[str, ...]]
+    ) -> None:
+        """Store a calibration that nothing disturbed and that a later run can check.
+
+        `taken_for_right` finds the wrong answers that the problem accepts; it is called only for what is stored.
+        """
         key = self._key(workspace)
         if key is None or not calibration.calm or not calibration.quiet.repeatable:
             return
         quiet = replace(calibration.quiet, empty_calls={})
-        known = KnownProblem(key=key, calibration=replace(calibration, quiet=quiet), taken_for_right=taken_for_right)
+        known = KnownProblem(key=key, calibration=replace(calibration, quiet=quiet), taken_for_right=taken_for_right())
         with suppress(OSError):
             replace_whole(self._path(key), msgspec.json.encode(known))
 

@@ -314,8 +314,7 @@ class CurrentProblem:
 
     def _learn_anew(self, workspace: Workspace, task: Task) -> ProblemCalibration:
         known = self._calibrator.learn(workspace, task)
-        if not _is_secret(task.workload):  # no later run comes back to secret sizes
-            self._store.write(workspace, known, self._soundness.check(workspace))
+        self._store.write(workspace, known, lambda: self._soundness.check(workspace))
         return known
 
     def _earlier_taken_for_right(self, workspace: Workspace) -> tuple[str, ...] | None:

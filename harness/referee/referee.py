@@ -12,7 +12,7 @@ import random
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -300,15 +300,16 @@ class Referee:
 
         Each starts again with its evaluation.
         """
-        for name in [name for name in self._sides if name != self._under_way]:
-            self._given_up.add(name)
-            if (side := self._sides.pop(name)) is not None:
-                side.cancel()
+        ahead = self._sides.keys() - {self._under_way}
+        self._given_up |= ahead
+        self._cancel_sides(ahead)
 
     def _drop_sides(self, keep: Sequence[Task]) -> None:
         """Cancel the audits of all other tasks."""
-        kept = {_name(task) for task in keep}
-        for name in [name for name in self._sides if name not in kept]:
+        self._cancel_sides(self._sides.keys() - {_name(task) for task in keep})
+
+    def _cancel_sides(self, names: Collection[str]) -> None:
+        for name in names:
             if (side := self._sides.pop(name)) is not None:
                 side.cancel()
 

@@ -52,7 +52,8 @@ def store(folder: Path, monkeypatch: pytest.MonkeyPatch, *, gpu: str = "one", **
 def test_another_run_reads_what_one_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the empty calls, which each referee times in its own process."""
     own = {0: EmptyTimed(few_s=1e-6, many_s=2e-6)}
-    store(tmp_path, monkeypatch).write(workspace(), replace(KNOWN, quiet=replace(QUIET, empty_calls=own)), ("zeros",))
+    known = replace(KNOWN, quiet=replace(QUIET, empty_calls=own))
+    store(tmp_path, monkeypatch).write(workspace(), known, lambda: ("zeros",))
     held = store(tmp_path, monkeypatch).read(workspace())
     assert held is not None
     assert held.calibration == KNOWN
@@ -60,7 +61,7 @@ def test_another_run_reads_what_one_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_it_is_of_one_gpu_problem_workload_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store(tmp_path, monkeypatch).write(workspace(), KNOWN, ())
+    store(tmp_path, monkeypatch).write(workspace(), KNOWN, tuple)
     assert store(tmp_path, monkeypatch, gpu="other").read(workspace()) is None
     assert store(tmp_path, monkeypatch, gpu_memory_bytes=2**30).read(workspace()) is None
     # With this setting nothing tests whether the reference is deterministic.
@@ -73,24 +74,27 @@ def test_it_is_of_one_gpu_problem_workload_and_settings(tmp_path: Path, monkeypa
 
 
 def test_neither_doubtful_ones_nor_secret_sizes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unasked() -> tuple[str, ...]:
+        pytest.fail("what is not kept is not looked at")
+
     secret = workspace()
     secret.workload = SimpleNamespace(name="secret-1", sizes={})
     kept = store(tmp_path, monkeypatch)
-    kept.write(secret, KNOWN, ())
-    kept.write(workspace(), replace(KNOWN, calm=False), ())
-    kept.write(workspace(), replace(KNOWN, quiet=replace(QUIET, measured_log_width=0.03)), ())
+    kept.write(secret, KNOWN, unasked)
+    kept.write(workspace(), replace(KNOWN, calm=False), unasked)
+    kept.write(workspace(), replace(KNOWN, quiet=replace(QUIET, measured_log_width=0.03)), unasked)
     assert not list(tmp_path.rglob("*.json"))
 
 
 def test_damaged_files_and_missing_folders_count_as_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = store(tmp_path, monkeypatch)
-    kept.write(workspace(), KNOWN, ())
+    kept.write(workspace(), KNOWN, tuple)
     (path,) = tmp_path.rglob("*.json")
     for damage in (path.read_bytes()[:-20], b"", b"[]", path.read_bytes().replace(b"per_call_s", b"per_cell_s")):
         path.write_bytes(damage)
         assert kept.read(workspace()) is None
     nowhere = CalibrationStore(replace(config(DeviceKind.HOST), cache_dir=None), open_device(DeviceKind.HOST))
-    nowhere.write(workspace(), KNOWN, ())
+    nowhere.write(workspace(), KNOWN, tuple)
     assert nowhere.read(workspace()) is None
 
 

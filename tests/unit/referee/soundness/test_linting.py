@@ -185,6 +185,24 @@ def test_a_flaw_breaks_its_rule(name: str) -> None:
     assert word in held[rule]
 
 
+def test_coarser_arithmetic_stays_coarse_where_a_model_widens_its_inputs() -> None:
+    """Else the answer in float16 would err only where an input is too small for float16, and be accepted."""
+    small = "[torch.cat([torch.full((1, 96), 3.3e-6), torch.randn(47, 96)]).to(torch.bfloat16)]"
+    report = lint(source("return torch.sin(x.to(torch.get_default_dtype()))", small), variants=("zero_mean",))
+    assert "lower_precision" not in broken(report), broken(report)
+
+
+def test_only_results_with_a_history_can_be_detached() -> None:
+    class Doubled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.zeros_like(x) + x * 2
+
+    recorder = graph._Recorder(torch.fx.symbolic_trace(Doubled()))
+    recorder.run(torch.randn(3, requires_grad=True))
+    assert recorder.with_history == {"x", "mul", "add", "output"}
+    assert "zeros_like" in recorder.shapes
+
+
 ROUNDED = """
 def rounded(x, bits):
     # To so many bits of mantissa, as a product in TF32 rounds to 10; what is computed for the truth is left exact.
